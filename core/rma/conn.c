@@ -30,8 +30,9 @@
 
 #define DRAIN_NS 5000000000u
 
-/* The error where nothing moves. Only nonsense of the peer is told here: the
- * core hears by the pair link that the peer is gone, and judges. */
+/* The error where nothing moves. Only a protocol error of the peer is reported
+ * here: the core learns from the pair link that the peer is gone, and
+ * decides. */
 static int lost(struct exi_rma_link *l)
 {
 	return atomic_load(&l->err) == -EPROTO ? -EPROTO : -EAGAIN;
@@ -43,7 +44,7 @@ static int lost(struct exi_rma_link *l)
 static int send_direct(struct exi_rma_link *l, struct exi_stream_msg *m,
 		       const void *buf)
 {
-	/* A ring that was read empty has room, but the peer says so. */
+	/* A ring that was read empty has room, but the peer must report it. */
 	if (m->len > l->net->inline_max)
 		return -EAGAIN;
 	return exi_rma_link_write(l, buf, NULL, m->addr, m->key, m->len,
@@ -155,8 +156,8 @@ static ssize_t conn_recv(struct exi_conn *c, void *buf, size_t len, int flags)
 	if (exi_rma_link_take(l, EXI_RX))
 		return -EPROTO;
 	done = read_ring(l, buf, len, peek);
-	/* A receive that does not wait is told of all that came before it
-	 * asked, and another thread may just be taking that: so this is not
+	/* A receive that does not wait must find all that came before the call,
+	 * and another thread may just be taking that: so this is not
 	 * try_poll(). */
 	if (!done && !(flags & EXI_MSG_POLLED)) {
 		exi_rma_net_poll(l->net);
@@ -164,8 +165,8 @@ static ssize_t conn_recv(struct exi_conn *c, void *buf, size_t len, int flags)
 			return -EPROTO;
 		done = read_ring(l, buf, len, peek);
 	}
-	/* The program's answer goes before an ACK: there is time to tell of
-	 * room when the program asks again and nothing is there. */
+	/* The program's answer goes before an ACK: there is time to report room
+	 * when the program calls again and nothing is there. */
 	if (!done || exi_stream_rx_untold(&l->rx) >= l->ring.bytes / 2)
 		exi_rma_link_report(l, false);
 	if (done)
@@ -199,9 +200,9 @@ static void loan_took(struct exi_conn *c, size_t n)
 
 static bool ready(struct exi_rma_link *l, enum exi_dir dir)
 {
-	/* A failed link is no event here: the core hears of it by the pair
-	 * link, and wakes the waiters. A waiter that looked again and again
-	 * would keep the lock from the core. */
+	/* A failed link is not an event here: the core learns of it from the
+	 * pair link, and wakes the waiters. A waiter that looked again and
+	 * again would keep the lock from the core. */
 	if (exi_rma_link_take(l, dir) || atomic_load(&l->err) == -EPROTO)
 		return true;
 	if (dir == EXI_RX) {
@@ -209,7 +210,8 @@ static bool ready(struct exi_rma_link *l, enum exi_dir dir)
 		    exi_stream_rx_over(&l->rx) || l->rx.n_done > 0)
 			return true;
 		/* The bytes may have gone into a receive that is not full yet:
-		 * that wakes nobody, but the sender may wait for the room. */
+		 * that wakes no thread, but the sender may wait for the
+		 * room. */
 		exi_rma_link_report(l, false);
 		return false;
 	}
@@ -260,7 +262,7 @@ static void conn_disarm(struct exi_conn *c, enum exi_dir dir, enum exi_wake how)
 				  how == EXI_WAKE_WORD);
 }
 
-/* A change that another thread took before counts, too: nobody tells of that
+/* A change that another thread took before counts, too: it is not reported
  * again. What is put after the second look stirs after the first. */
 static int conn_word(struct exi_conn *c, enum exi_dir dir, struct exi_word *ret)
 {
@@ -272,7 +274,7 @@ static int conn_word(struct exi_conn *c, enum exi_dir dir, struct exi_word *ret)
 	return 0;
 }
 
-/* What another thread took counts as something, too. */
+/* A message that another thread took counts, too. */
 static void conn_poll(struct exi_conn *c, unsigned int looks)
 {
 	struct exi_rma_link *l = exi_rma_link_of(c);
@@ -285,10 +287,10 @@ static void conn_poll(struct exi_conn *c, unsigned int looks)
 		;
 }
 
-/* FAR is how much longer a reply takes between hosts. Where kernels do the
- * devices' work, above all while the other end sleeps, a reply takes longer
- * still, and must not seem too late: both ends would sleep from there on, each
- * waiting for the other. */
+/* FAR is how much longer a reply takes between hosts. With software devices,
+ * above all while the other end sleeps, a reply takes longer still, and must
+ * not seem too late: from then on both ends would sleep, each waiting for the
+ * other. */
 #define FAR	     4
 #define FAR_SOFTWARE 16
 
@@ -382,8 +384,8 @@ static void conn_close(struct exi_conn *c)
 {
 }
 
-/* Bytes that were sent are delivered though the program goes on or ends, as by
- * TCP. */
+/* Bytes that were sent are delivered even if the program continues or ends, as
+ * with TCP. */
 static void conn_stop(struct exi_conn *c)
 {
 	if (exi_rma_link_of(c))

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The tables by which the core calls a connection over a device; conn.c. */
+/* The tables through which the core calls a connection over a device; see
+ * conn.c. */
 #ifndef EXI_CORE_RMA_CONN_H
 #define EXI_CORE_RMA_CONN_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* The domain: one epoll set with the fabric's events, our ends of pair links
- * and a timer, which the service of the process serves. */
+ * and a timer, which the service thread serves. */
 #include "core/rma/domain.h"
 
 #include <errno.h>
@@ -45,7 +45,7 @@ void exi_rma_pause(int fd, struct exi_rma_event *e)
 	exi_rma_tick_at(e->until);
 }
 
-/* Every rest is equally long: the first to begin is the first to be over. */
+/* All pauses are equally long: the first to begin is the first to end. */
 static void end_rests(uint64_t now)
 {
 	while (!exi_list_empty(&exi_rma_paused)) {
@@ -118,7 +118,7 @@ static int event_fd(struct exi_domain *d)
 	return exi_rma_epoll_fd < 0 ? -EOPNOTSUPP : exi_rma_epoll_fd;
 }
 
-/* The set stays readable while there is work that descriptors tell of. */
+/* The set stays readable while there is work that descriptors report. */
 static int arm(struct exi_domain *d)
 {
 	int ret;

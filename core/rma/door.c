@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The listener of an address and port, and which process is asked for the
- * connections there. One process listens at the port that A asks: the first,
- * which is the owner. Each of the others, the workers, listens at some port,
- * and has a line to the owner, who asks the workers for connections that are
- * not the owner's and redirects A to the worker that has one. The line's end
- * tells the workers that the owner is gone, and one of them takes its place.
+/* The listener of an address and port, and the process that is asked for the
+ * connections there. The first process, the owner, listens at the port that A
+ * asks. Each of the others, the workers, listens at some other port and has a
+ * line to the owner. The owner asks the workers for connections that it does
+ * not have itself, and redirects A to the worker that has one. When the line
+ * ends, the owner is gone, and one of the workers takes its place.
  *
- * No process is trusted for being on this host: the owner lets nothing through
- * but what A would believe anyway, a redirect under the key for A's own
- * REQUEST, and a worker tells a stranger nothing else.
- * docs/design/security.md. */
+ * No process is trusted for being on this host: the owner passes on only what A
+ * would accept anyway, a redirect under the key for A's own REQUEST, and a
+ * worker reveals nothing else to a stranger. See docs/design/security.md. */
 #include "core/rma/door.h"
 
 #include <errno.h>
@@ -183,8 +182,8 @@ static void finish(struct ask *a, const struct exi_auth_reject *redirect)
 	free(a);
 }
 
-/* The worker has answered all asks up to number, or will not answer them: the
- * last perhaps with a redirect. */
+/* The worker has answered all asks up to number, the last perhaps with a
+ * redirect, or will not answer them. */
 static void answered(struct worker *w, uint64_t number, const void *redirect,
 		     size_t len)
 {
@@ -254,8 +253,8 @@ bool exi_rma_door_ask(void *asker, const struct exi_rma_asked *asked,
 	exi_list_for_each_safe (pos, tmp, &d->workers) {
 		struct worker *w = exi_container(pos, struct worker, node);
 
-		/* A worker that does not read is asked no more, and comes
-		 * again. */
+		/* A worker that does not read is not asked any more, and
+		 * connects again. */
 		if (send(w->line, &q, sizeof(q), MSG_DONTWAIT | MSG_NOSIGNAL) <
 		    0)
 			drop_worker(w);
@@ -306,7 +305,7 @@ static void on_name(struct exi_rma_event *e)
 
 /* --- a worker answers --------------------------------------------------- */
 
-/* Answers an ask. The service lock is let go while the core is asked, so the
+/* Answers an ask. The service lock is released while the core is asked, so the
  * door may go. */
 static void consider(const struct exi_listening *at,
 		     const struct exi_rma_ask *q, struct exi_rma_told *ret)
@@ -431,8 +430,8 @@ static int open_line(struct door *d, const struct exi_key *key)
 	return err;
 }
 
-/* Becomes the owner, or finds the owner; else tries again later. A process
- * without a key can be asked, and has nothing to say. */
+/* Becomes the owner, or finds the owner; otherwise tries again later. A process
+ * without a key can be asked, but has no answer. */
 static void settle(struct door *d)
 {
 	const struct exi_key *key = exi_rma_meet_key();

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Between inbox and engine: gives the stream engine the messages that arrived,
- * and says its messages. */
+/* Between inbox and stream engine: passes the messages that arrived to the
+ * engine, and sends the engine's messages. */
 #include "core/rma/engine.h"
 
 #include <errno.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* The move of a connection to TCP after its queue pair, port or device failed:
- * cuts it off, and tells what is sent again, and from where. */
+ * cuts it off, and determines what is sent again, and from where. */
 #include "core/rma/fail.h"
 
 #include <errno.h>
@@ -51,8 +51,8 @@ bool exi_rma_fail_left(struct exi_conn *c)
 {
 	struct exi_rma_link *l = exi_rma_link_of(c);
 
-	/* The word that the other end leaves came before what hung up, and may
-	 * not have been taken. */
+	/* The message that the other end leaves came before the hang-up, and
+	 * may not have been taken. */
 	exi_rma_net_poll(l->net);
 	return atomic_load(&l->closed);
 }

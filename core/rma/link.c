@@ -3,11 +3,11 @@
  *
  * Credits. Each end has EXI_RMA_CREDITS buffers ready for the other, counts the
  * messages it sent, and knows how many of them were received: every message
- * says so, and one with nothing else does after EXI_RMA_GIVE. What carries
- * bytes leaves EXI_RMA_RESERVE, so that a message that gives credits back can
- * always be sent: for EXI_RMA_CREDITS messages that came, at most
- * EXI_RMA_CREDITS / EXI_RMA_GIVE of those are due, and the engine's few
- * ACKs. */
+ * carries that count, and after EXI_RMA_GIVE messages one carries nothing else.
+ * Messages with bytes leave EXI_RMA_RESERVE credits, so that a message that
+ * gives credits back can always be sent: for EXI_RMA_CREDITS messages that
+ * came, at most EXI_RMA_CREDITS / EXI_RMA_GIVE of those are due, and the
+ * engine's few ACKs. */
 #include "core/rma/link.h"
 
 #include <endian.h>
@@ -73,7 +73,7 @@ static void on_pair(struct exi_rma_event *e)
 
 /* --- what arrives ------------------------------------------------------- */
 
-/* The mark of a message that was taken from the inbox, instead of its
+/* Marks a message that was taken from the inbox; stands in place of its
  * length. */
 #define TAKEN UINT32_MAX
 _Static_assert(EXI_STREAM_LEN_MAX < TAKEN, "no length is the mark");
@@ -144,9 +144,9 @@ static void note(struct exi_rma_link *l, uint32_t note)
 	put(l, EXI_RX, &m);
 }
 
-/* Puts bytes that came with their note where a write would have put them. Where
- * the ring has no room for them the other end overwrites its own stream, and
- * the engine says -EPROTO. */
+/* Puts bytes that came with their note where a write would have put them. If
+ * the ring has no room for them, the other end overwrites its own stream, and
+ * the engine returns -EPROTO. */
 static bool place(struct exi_rma_link *l, const void *bytes, uint32_t len)
 {
 	uint32_t at = (uint32_t)l->arrived & (l->ring.bytes - 1);
@@ -177,10 +177,10 @@ void exi_rma_link_retry(struct exi_rma_link *l)
 		exi_rma_post_bell(l);
 }
 
-/* Takes new credits. True: there are more, and the sender is to be stirred.
- * Credits never shrink, and are for messages that were sent: more would call
- * buffers free that the device still reads. Relaxed: a message is counted
- * before the device has it, and so before its answer. */
+/* Takes new credits. True: there are more, and the sender must be woken.
+ * Credits never shrink, and are for messages that were sent: more would free
+ * buffers that the device still reads. Relaxed: a message is counted before the
+ * device has it, and so before its answer. */
 static bool more_credits(struct exi_rma_link *l, uint32_t credits)
 {
 	uint32_t before = atomic_load(&l->credited), sent;
@@ -247,7 +247,7 @@ void exi_rma_link_heard(struct exi_rma_link *l, const struct exi_rma_msg *in,
 	if (len && h.kind != EXI_RMA_TELL && h.kind != EXI_RMA_CONFIRM &&
 	    h.kind != EXI_RMA_READY && h.kind != EXI_RMA_NOTE)
 		return exi_rma_link_fail(l, -EPROTO, "bytes after a message");
-	/* A peer that has not proved itself says nothing else. */
+	/* A peer that has not proved itself sends nothing else. */
 	if (l->meeting && h.kind != EXI_RMA_CONFIRM &&
 	    h.kind != EXI_RMA_READY && h.kind != EXI_RMA_CREDIT)
 		return exi_rma_link_fail(l, -EPROTO,
@@ -287,7 +287,7 @@ void exi_rma_link_heard(struct exi_rma_link *l, const struct exi_rma_msg *in,
 	case EXI_RMA_REVOKE:
 		m.kind = EXI_STREAM_REVOKE;
 		put(l, EXI_TX, &m);
-		/* A REVOKE is answered though nobody sends. */
+		/* A REVOKE is answered even if no thread sends. */
 		return exi_rma_post_bell(l);
 	case EXI_RMA_CREDIT:
 		return;
@@ -314,7 +314,7 @@ void exi_rma_net_init(struct exi_rma_net *n)
 	n->piece_max = PIECE_MAX;
 }
 
-/* The policy of adverts; the configuration says which sizes are worth one. */
+/* The policy of adverts; the configuration sets which sizes are worth one. */
 static struct exi_stream_policy policy(void)
 {
 	struct exi_stream_policy ret = exi_stream_policy_default;
@@ -381,8 +381,8 @@ struct exi_rma_link *exi_rma_link_new(int pair)
 	return l;
 }
 
-/* Posts a write of no bytes, which needs no credit and tells when it is
- * over. */
+/* Posts a write of no bytes, which needs no credit and reports its
+ * completion. */
 static void post_last(struct exi_rma_link *l)
 {
 	const struct exi_rma_req r = {
@@ -401,8 +401,8 @@ static void post_last(struct exi_rma_link *l)
 	exi_rma_unlock(&l->post);
 }
 
-/* All requests are over; and where the device says so too early, the other end
- * has received END, and so what was posted before it. */
+/* Whether all requests are over; and where the device reports that too early,
+ * whether the other end has received END, and so what was posted before it. */
 static bool drained(struct exi_rma_link *l)
 {
 	bool ret;
@@ -416,8 +416,8 @@ static bool drained(struct exi_rma_link *l)
 	return ret;
 }
 
-/* Says that this end leaves, where END did not say so. Without a credit the
- * other end goes on over TCP, and finds nobody there. */
+/* Sends that this end leaves, where END did not. Without a credit, the other
+ * end continues over TCP, and finds no peer there. */
 static void say_leaving(struct exi_rma_link *l)
 {
 	struct exi_rma_msg m = { .kind = EXI_RMA_CREDIT,
@@ -429,7 +429,7 @@ static void say_leaving(struct exi_rma_link *l)
 
 void exi_rma_link_drain(struct exi_rma_link *l, uint64_t deadline)
 {
-	/* A link that still meets has nothing under way, and its net may
+	/* A link in its handshake has nothing under way, and its net may
 	 * change. Pairs with the end of exi_rma_meet_done(). */
 	if (__atomic_load_n(&l->meeting, __ATOMIC_ACQUIRE))
 		return;
@@ -444,8 +444,8 @@ void exi_rma_link_drain(struct exi_rma_link *l, uint64_t deadline)
 	while (!atomic_load(&l->err) && !drained(l) &&
 	       exi_now_ns() < deadline) {
 		exi_rma_fabric.reap(l->net);
-		/* The net's lock is only tried: this thread may have been
-		 * interrupted with the lock. */
+		/* Only tries the net's lock: this thread may have been
+		 * interrupted while it held the lock. */
 		if (l->net->early)
 			exi_rma_net_try_poll(l->net);
 		sched_yield();

@@ -18,7 +18,7 @@ void exi_rma_lock_slow(struct exi_rma_lock *l)
 	int saved = errno;
 
 	/* A thread that had to wait marks the lock as waited for again: there
-	 * may be others. */
+	 * may be other waiters. */
 	while (atomic_exchange_explicit(&l->word, 2, memory_order_acquire))
 		syscall(SYS_futex, &l->word, FUTEX_WAIT, 2, NULL, NULL, 0);
 	errno = saved;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* A small lock, for what arrives and for what is posted: each look at a device
- * takes one, and each message two, so that the extra work of the C library's
- * mutex would be a good part of both. */
+/* A small lock that guards what arrives and what is posted. Each look at a
+ * device takes one such lock, and each message two, so the overhead of the C
+ * library's mutex would be a large part of the cost of both. */
 #ifndef EXI_CORE_RMA_LOCK_H
 #define EXI_CORE_RMA_LOCK_H
 
@@ -23,7 +23,7 @@ struct exi_rma_lock {
 void exi_rma_lock_slow(struct exi_rma_lock *l);
 void exi_rma_unlock_slow(struct exi_rma_lock *l);
 
-/* Takes the lock if it is free; whether it did. */
+/* Takes the lock if it is free; returns whether it did. */
 static inline bool exi_rma_trylock(struct exi_rma_lock *l)
 {
 	uint32_t zero = 0;
@@ -39,7 +39,7 @@ static inline void exi_rma_lock(struct exi_rma_lock *l)
 		exi_rma_lock_slow(l);
 }
 
-/* Lets go of the lock. */
+/* Releases the lock. */
 static inline void exi_rma_unlock(struct exi_rma_lock *l)
 {
 	if (exi_unlikely(atomic_exchange_explicit(&l->word, 0,

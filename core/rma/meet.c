@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Meeting the peer: what is the same whatever carries the messages.
- * docs/design/wire-verbs.md tells of them.
+/* The handshake with the peer: the part that does not depend on what carries
+ * the messages. docs/design/wire-verbs.md describes them.
  *
  *	A: REQUEST	B: REQUEST -> ANSWER
  *	   -> ANSWER -> CONFIRM -> READY	   -> CONFIRM -> READY
@@ -39,9 +39,9 @@
 #include "core/trust/auth.h"
 #include "core/trust/auth_wire.h"
 
-/* TRIES is how often A asks while nobody on the other host has the connection
- * yet: it may lie unaccepted, or its process has not come to it. Each wait is
- * four times the last. */
+/* TRIES is how often A asks while no process on the other host has the
+ * connection yet: it may lie unaccepted, or its process has not come to it.
+ * Each wait is four times the last. */
 #define TRIES	 6
 #define AGAIN_NS 10000000u
 
@@ -57,7 +57,7 @@ void exi_rma_meet_fail(struct exi_rma_link *l, int reason, const char *why)
 }
 
 /* A handshake ends under the net's lock, in the thread that takes what the
- * other end says. */
+ * other end sends. */
 void exi_rma_meet_lost(struct exi_rma_link *l, int reason, const char *why)
 {
 	struct exi_rma_net *n = l->net;
@@ -149,7 +149,7 @@ static int meet_connect(struct exi_conn *c, const struct exi_tuple *t,
 	return 0;
 }
 
-/* Goes back to the state in which nobody was asked. */
+/* Goes back to the state before the other end was asked. */
 static void part(struct exi_rma_link *l)
 {
 	exi_rma_fabric.part(l);
@@ -325,8 +325,8 @@ static void meet_requested(struct exi_conn *c, const struct exi_tuple *t,
 	pthread_mutex_unlock(&exi_rma_service_lock);
 }
 
-/* The reason to refuse with where this process does not take the connection. A
- * reason that may pass is worth another try of A. */
+/* The reason with which this process refuses the connection. If the reason may
+ * pass, A may try again. */
 static int why_not(int reason)
 {
 	switch (reason) {
@@ -342,7 +342,7 @@ static int why_not(int reason)
 }
 
 /* Answers a REQUEST. front: other processes may have its connection. The
- * service lock is held, and let go while the core is asked. */
+ * service lock is held, and released while the core is asked. */
 static void take_request(void *asker, const struct exi_rma_asked *asked,
 			 bool front)
 {

@@ -62,7 +62,7 @@ void exi_rma_mem_unpin(struct exi_rma_mem *m)
 	m->mr.handle = NULL;
 }
 
-/* LINGER_NS is longer than anything is under way; but where the other end has
+/* LINGER_NS is longer than any request is under way; but if the other end has
  * stopped, a request lasts until its own end closes what carries it. */
 #define LINGER_NS 10000000000u
 
@@ -76,8 +76,8 @@ struct grave {
 /* Memory that lingers; under the service lock. */
 static struct exi_list graves = EXI_LIST_INIT(graves);
 
-/* Keeps memory mapped and registered for a while: a peer that writes where
- * nothing is may lose what it shares with other links. */
+/* Keeps memory mapped and registered for a while: a peer that writes to memory
+ * that is gone may lose the queue that it shares with other links. */
 static void bury(struct exi_rma_net *n, struct exi_rma_mem *m)
 {
 	struct grave *g = calloc(1, sizeof(*g));

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Transfers without a copy: receives that the peer may write to, and sends from
- * where they lie.
+ * the program's memory.
  *
- * A send is over when the other end's library says that it received the note of
- * its bytes (credits), not when the device does: bytes that a device took may
- * be lost with it. By then they were placed, so what the device might repeat is
- * not placed again, and the buffer may change; but memory that was registered
- * for the send alone stays so until the device is done, too. */
+ * A send is over when the other end's library reports that it received the note
+ * of its bytes (credits), not when the device reports completion: bytes that a
+ * device took may be lost with it. By then the bytes were placed, so a
+ * repetition by the device is not placed again, and the buffer may change.
+ * Memory that was registered for the send alone stays registered until the
+ * device is done, too. */
 #include "core/rma/place.h"
 
 #include <errno.h>
@@ -34,14 +35,14 @@
 #include "core/rma/watch.h"
 #include "core/rma/wire.h"
 
-/* OWN_TIMES is how many times larger a transfer must be whose memory is not
- * registered: to register it for one transfer costs system calls and page
+/* OWN_TIMES is how many times larger a transfer must be if its memory is not
+ * registered: registering memory for one transfer costs system calls and page
  * tables. */
 #define OWN_TIMES 4
 /* How long a send waits for an advert while the other end reads nothing. An
  * advert needs a round trip, and a program that posts its next receive. */
 #define HOPE_NS 10000000u
-/* How long forget() waits for a device to be done with what was received. */
+/* How long forget() waits until a device is done with received requests. */
 #define SETTLE_NS 1000000000u
 
 struct in {
@@ -437,8 +438,8 @@ static bool out_over(struct exi_rma_link *l, const struct out *o)
 	return (int32_t)(atomic_load(&l->credited) - o->sent.number) >= 0;
 }
 
-/* The wait for an advert is over, which is said once; if not, the service will
- * look when it is to end. */
+/* Whether the wait for an advert is over, which is reported once; if not, the
+ * service will look when it is to end. */
 static bool hope_is_over(struct exi_rma_link *l)
 {
 	struct exi_rma_places *p = l->places;

@@ -12,15 +12,15 @@
 struct exi_rma_link;
 struct exi_rma_net;
 
-/* Forgets the program's memory that a net knows, and what lingers of its links.
- * No link has the net. The service lock is held. */
+/* Forgets the program's memory that a net knows, and the lingering memory of
+ * its links. No link has the net any more. The service lock is held. */
 void exi_rma_net_fini(struct exi_rma_net *n);
 
-/* The table by which the core lends buffers to the device. */
+/* The table through which the core lends buffers to the device. */
 extern const struct exi_place_ops exi_rma_place_ops;
 
 /* True: the first of the sends under way was received, or a send no longer
- * waits for an advert. Else a waiter that is armed will be woken for that. TX
+ * waits for an advert. Otherwise an armed waiter is woken when that happens. TX
  * lock. */
 bool exi_rma_place_over(struct exi_rma_link *l);
 /* Wakes the links whose sends have waited long enough for an advert. The

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What is posted on a link, and the credits for it. */
+/* Posting on a link, its credits, and the credits that a net owes. */
 #include "core/rma/post.h"
 
 #include <endian.h>
@@ -24,10 +24,11 @@
 #include "core/rma/wire.h"
 
 /* DEBT_NS is how long placed bytes may go without credit at their sender, while
- * their receiver says nothing and looks for nothing. */
+ * their receiver sends nothing and looks for nothing. */
 #define DEBT_NS 1000000u
-/* PAID_OFTEN debts in that while, which the receiver's own messages paid, make
- * the service, which finds nothing to pay, come later: up to DEBT_MAX times. */
+/* If the receiver's own messages paid PAID_OFTEN debts in that time, the
+ * service, which would find nothing to pay, comes later: up to DEBT_MAX
+ * times. */
 #define PAID_OFTEN 32u
 #define DEBT_MAX   4u
 
@@ -67,8 +68,8 @@ void exi_rma_post_wake(struct exi_rma_link *l, enum exi_dir dir)
 		wake_them(l, dir);
 }
 
-/* Called after what came was stored. Pairs with the flag, then the look, of
- * conn_arm(). */
+/* Called after the arrived messages were stored. Pairs with the flag, then the
+ * look, of conn_arm(). */
 void exi_rma_link_wake(struct exi_rma_link *l, enum exi_dir dir)
 {
 	atomic_fetch_add(&l->stir, 1);
@@ -199,8 +200,7 @@ say_locked(struct exi_rma_link *l, struct exi_rma_msg *m, const void *extra,
 	   bool urgent, struct exi_rma_req *r, unsigned int n)
 {
 	EXI_RMA_LOCKED(&l->post);
-	/* The place is free: the message that was sent so many ago was
-	 * received. */
+	/* The place is free: the message that had it before was received. */
 	unsigned char *bytes =
 		l->out.at + l->sent % EXI_RMA_CREDITS * EXI_RMA_MSG_MAX;
 	uint32_t given = l->given;
@@ -281,8 +281,8 @@ static int write_locked(struct exi_rma_link *l, struct exi_rma_req *r,
 	EXI_RMA_LOCKED(&l->post);
 	if (len <= l->net->eager &&
 	    note >> EXI_RMA_NOTE_SHIFT == EXI_RMA_NOTE_INDIRECT) {
-		/* A link that the queue pair does not tell needs its name in
-		 * the message. */
+		/* A link that no queue pair identifies needs its name in the
+		 * message. */
 		if (len && !l->name)
 			return bytes_locked(l, r->from, len);
 		if (l->net->eager) {
@@ -339,8 +339,8 @@ static bool due(struct exi_rma_link *l)
 	return n >= EXI_RMA_GIVE || (n && atomic_load(&l->owes));
 }
 
-/* Says CREDIT, if credits are due. owed: the other end waits for what it has
- * not been told of. */
+/* Sends CREDIT, if credits are due. owed: the other end waits for credits that
+ * were not sent yet. */
 static void say_credits(struct exi_rma_link *l, bool owed)
 {
 	struct exi_rma_msg m = { .kind = EXI_RMA_CREDIT };
@@ -363,11 +363,11 @@ void exi_rma_net_pay(struct exi_rma_net *n)
 		say_credits(l, true);
 }
 
-/* Notes a debt: the sender of placed bytes waits to hear of them. The program
- * that received them mostly says something at once, its next receive, which
- * takes the credits along. Else the first look that finds nothing pays, or the
- * service, which is reminded. What the service takes itself it pays at once,
- * unless it was reminded already. */
+/* Notes a debt: the sender of placed bytes waits for their credits. The program
+ * that received them mostly posts its next receive at once, and that message
+ * takes the credits along. Otherwise the first look that finds nothing pays, or
+ * the service, which is reminded. For messages that it takes itself, the
+ * service pays at once, unless it was reminded already. */
 static void pay_soon(struct exi_rma_link *l)
 {
 	struct exi_rma_net *n = l->net;
@@ -414,11 +414,11 @@ void exi_rma_link_give(struct exi_rma_link *l, uint32_t n)
 {
 	bool soon = l->will_owe == EXI_RMA_OWE_SOON;
 
-	/* One thread at a time counts. Release: a thread that says the count
-	 * says it of buffers that are there. */
+	/* One thread at a time counts. Release: a thread that sends the count
+	 * sends it of buffers that are there. */
 	n += atomic_load_explicit(&l->received, memory_order_relaxed);
 	atomic_store_explicit(&l->received, n, memory_order_release);
-	/* The debt is noted after the count: any thread that says something
+	/* The debt is noted after the count: any thread that sends a message
 	 * meanwhile takes the debt, and would pay with a count without these
 	 * messages. */
 	if (l->will_owe == EXI_RMA_OWE_NOW)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* REQUEST, the first message of a handshake: which connection it asks for, and
- * the refusal of it; addresses as bytes. */
+ * how it is refused; addresses as bytes. */
 #include "core/rma/request.h"
 
 #include <arpa/inet.h>
@@ -58,7 +58,7 @@ void exi_rma_from_sockaddr(const struct sockaddr *a, uint8_t ret[16])
 	memcpy(ret, &((const struct sockaddr_in6 *)a)->sin6_addr, 16);
 }
 
-/* The key is read when it is first needed, and again while there is none. The
+/* Reads the key when it is first needed, and again while there is none. The
  * service lock is held. */
 const struct exi_key *exi_rma_meet_key(void)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* REQUEST, the first message of a handshake: which connection it asks for, and
- * the refusal of it; addresses as bytes. */
+ * how it is refused; addresses as bytes. */
 #ifndef EXI_CORE_RMA_REQUEST_H
 #define EXI_CORE_RMA_REQUEST_H
 
@@ -17,12 +17,12 @@ struct exi_tuple;
 
 /* The key of this user; null: none. The service lock is held. */
 const struct exi_key *exi_rma_meet_key(void);
-/* Checks that REQUEST was written by a holder of the key, and for which ends;
- * the handshake is ready to answer it. 0, or the enum exi_auth_why to refuse
- * with. */
+/* Checks that a holder of the key wrote the REQUEST, and returns which ends it
+ * is for; *ret_auth is then ready to answer it. 0, or the enum exi_auth_why to
+ * refuse with. */
 int exi_rma_meet_check(const struct exi_rma_asked *asked, struct exi_tuple *ret,
 		       struct exi_auth *ret_auth);
-/* Makes the message to reject with. auth may be null. */
+/* Makes the message of a refusal. auth may be null. */
 void exi_rma_meet_no(struct exi_auth *auth, int why,
 		     struct exi_auth_reject *ret);
 /* Rejects, and destroys the asker. auth may be null. */

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Fabrics whose device writes into the memory of another host: what they share,
- * and what each of them gives. docs/design/wire-verbs.md tells of the wire,
- * docs/design/stream.md of the engine that rides on it.
+/* Fabrics whose device writes into the memory of another host: the code they
+ * share, and the calls that each must supply. docs/design/wire-verbs.md
+ * describes the wire, docs/design/stream.md the stream engine above it.
  *
  * A module that links these files is one fabric, and defines exi_rma_fabric;
- * the tables of its struct exi_provider are those of this header.
+ * the tables of its struct exi_provider are those of this folder.
  *
  * Objects: a net is what connections of one device share (queues, receive
  * buffers); a link is one connection's queue pair, or what stands for it, and
  * what arrived on it. The fabric has a structure of its own around each.
  *
- * Locks, in their order: the core's of a socket; the service lock; a net's
+ * Locks, in order: the core's locks of a socket; the service lock; a net's lock
  * (taking completions); a link's `post` (posting, credits). No lock of the core
  * is taken here. */
 #ifndef EXI_CORE_RMA_RMA_H
@@ -53,10 +53,10 @@ struct exi_rma_places;
 
 /* --- what a fabric gives ------------------------------------------------ */
 
-/* Requests that a link takes; a note without immediate data is two. */
+/* Requests that a link takes; a note without immediate data counts as two. */
 #define EXI_RMA_SEND_DEPTH 256u
-/* One request of this many reports its completion, and with it that of those
- * before it. */
+/* One request in this many reports its completion, and with it the completion
+ * of all before it. */
 #define EXI_RMA_SIGNAL_EVERY 16u
 
 /* Registered memory, which the device may use. */
@@ -78,8 +78,8 @@ enum exi_rma_op {
 	EXI_RMA_WRITE_NOTE, /* a write that also carries the note */
 };
 
-/* A request. Up to net.inline_max bytes are the caller's again at once, and
- * need no mr. */
+/* A request. A buffer of up to net.inline_max bytes is the caller's again at
+ * once, and needs no mr. */
 struct exi_rma_req {
 	enum exi_rma_op op;
 	bool urgent; /* wakes the other end's service */
@@ -103,21 +103,21 @@ struct exi_rma_fabric {
 	void (*dereg)(struct exi_rma_mr *m);
 
 	/* Posts one request, or two that follow each other, with the post lock
-	 * held: counted by l->posted, and by l->done when they are over.
-	 * -EAGAIN: none was taken, or not the last, and the call may be
-	 * repeated; other errors end the link. */
+	 * held. l->posted counts them, and l->done when they are over. -EAGAIN:
+	 * none was taken, or not the last, and the call may be repeated; other
+	 * errors end the link. */
 	int (*post)(struct exi_rma_link *l, const struct exi_rma_req *r,
 		    unsigned int n);
 	/* Takes what arrived for every link of the net, and calls
-	 * exi_rma_link_heard() and _noted(). How much it was. The net's lock is
-	 * held. */
+	 * exi_rma_link_heard() and _noted(). Returns how much. The net's lock
+	 * is held. */
 	int (*take)(struct exi_rma_net *n);
 	/* Counts requests that are over. A post lock may be held. */
 	void (*reap)(struct exi_rma_net *n);
-	/* A link sleeps: the next message that arrives makes the service
+	/* A link sleeps: the next message that arrives must make the service
 	 * poll. */
 	void (*request)(struct exi_rma_net *n);
-	/* Ends the link: nothing arrives any more, nor is taken. Any lock. */
+	/* Ends the link: nothing arrives or is taken any more. Any lock. */
 	void (*kill)(struct exi_rma_link *l);
 
 	void (*each_net)(void (*f)(struct exi_rma_net *n));
@@ -125,11 +125,11 @@ struct exi_rma_fabric {
 	void (*each_link)(struct exi_rma_net *n,
 			  void (*f)(struct exi_rma_link *l));
 
-	/* The handshake; the service lock is held. The fabric's port for one of
-	 * TCP. */
+	/* The handshake; the service lock is held. port_for: the fabric's port
+	 * for a TCP port. */
 	uint16_t (*port_for)(uint16_t tcp);
 	const char *port_setting; /* the setting that port_for() goes by */
-	/* A listener cannot be at one of the host's addresses alone. */
+	/* A listener cannot be bound to one address of the host. */
 	bool any_address;
 	/* Listens at an address and a port of the fabric; 0: a free one. Every
 	 * REQUEST there comes to exi_rma_meet_request(). 0 or -errno. */
@@ -142,19 +142,19 @@ struct exi_rma_fabric {
 	int (*ask)(struct exi_rma_link *l);
 	/* Undoes ask(), as if it had not been called. */
 	void (*part)(struct exi_rma_link *l);
-	/* Takes the asker, which is the link's from here on, and answers. */
+	/* Accepts the asker, which belongs to the link from here on. */
 	void (*accept)(struct exi_rma_link *l, void *asker);
-	/* Tells the asker, and destroys it. */
+	/* Sends the asker the refusal, and destroys it. */
 	void (*reject)(void *asker, const struct exi_auth_reject *r);
 	/* CONFIRM or READY came over the link. The net's lock is held. */
 	void (*proof)(struct exi_rma_link *l, const struct exi_rma_msg *m,
 		      const void *extra, uint32_t len);
-	/* Destroys the queue pair, and with it all that could arrive.
+	/* Destroys the queue pair, after which nothing can arrive.
 	 * Idempotent. */
 	void (*sever)(struct exi_rma_link *l);
 	/* Nothing of the link uses its net any more; may be null. */
 	void (*quit)(struct exi_rma_link *l);
-	void (*look)(uint64_t now); /* as exi_rma_tick_at() said; may be null */
+	void (*look)(uint64_t now); /* see exi_rma_tick_at(); may be null */
 
 	/* The domain's calls, as in struct exi_provider; each may be null. */
 	int (*open)(void);
@@ -172,14 +172,14 @@ extern const struct exi_rma_fabric exi_rma_fabric;
 struct exi_rma_net {
 	bool notes; /* there is no immediate data: notes are messages */
 	bool early; /* requests are over before they have arrived */
-	/* So few bytes come with their note, in a message, and credits with
-	 * them; at most EXI_RMA_EAGER. 0: none. */
+	/* Up to this many bytes travel in one message with their note and
+	 * credits; at most EXI_RMA_EAGER. 0: none. */
 	uint32_t eager;
-	/* The queue is shared by several links: requests in flight when a link
-	 * leaves may still be read or written for a while, and must not
-	 * fail. */
+	/* Several links share the queue: the memory of requests in flight when
+	 * a link leaves may still be read or written for a while, and this must
+	 * not fail. */
 	bool lingers;
-	bool software; /* the kernel imitates the device */
+	bool software; /* the kernel emulates the device */
 	bool quick;    /* a look at the device costs no more than a lock */
 	unsigned int inline_max;
 	uint32_t write_max; /* bytes of one request */
@@ -194,16 +194,16 @@ struct exi_rma_net {
 	 * lock. */
 	struct exi_rma_link *debtor;
 	bool reminded; /* the service will look at debtor; under lock */
-	/* Debts since the reminder; and how long that takes, in DEBT_NS. Under
-	 * lock. */
+	/* Debts since the reminder; and the reminder's delay, in units of
+	 * DEBT_NS. Under lock. */
 	unsigned int debts, debt_wait;
 	struct exi_list reminder;
 	pthread_mutex_t memory_lock;
 	struct exi_list memory; /* registered with the device: place.c */
 };
 
-/* A watched descriptor: call() when it is readable, with the service lock
- * held. */
+/* A watched descriptor. call() is called when it is readable, with the service
+ * lock held. */
 struct exi_rma_event {
 	void (*call)(struct exi_rma_event *e);
 	struct exi_list resting; /* exi_rma_pause() */
@@ -220,7 +220,7 @@ static inline bool exi_rma_starved(int err)
 
 /* The calls that the domain makes to the rest of core/rma. */
 struct exi_rma_work {
-	/* A time that exi_rma_tick_at() named has come. */
+	/* A time that was passed to exi_rma_tick_at() has come. */
 	void (*look)(uint64_t now);
 	/* In a forked child, before the fabric learns of the fork. */
 	void (*forked)(void);
@@ -233,8 +233,8 @@ struct exi_rma_work {
 #define EXI_RMA_INBOX 128u /* more than credits allow */
 struct exi_rma_inbox {
 	_Atomic uint32_t put, taken; /* messages */
-	/* Bytes of the ring join those that wait before them: a message's
-	 * length may grow until it is taken. */
+	/* Bytes of the ring are added to a message of such bytes that still
+	 * waits: its length may grow until it is taken. */
 	_Atomic uint32_t len[EXI_RMA_INBOX];
 	struct exi_stream_msg msg[EXI_RMA_INBOX];
 };
@@ -270,7 +270,7 @@ struct exi_rma_link {
 	struct exi_rma_net *net;      /* null: no net is joined */
 	int pair;		      /* our end of the pair link */
 	struct exi_rma_event on_pair; /* pair is readable */
-	/* By which the other end knows the link; 0: by the queue pair. */
+	/* The name by which the other end knows the link; 0: its queue pair. */
 	uint32_t name;
 	bool connects;			 /* the end that asked */
 	struct exi_rma_meeting *meeting; /* until both ends are up, then null */
@@ -290,7 +290,7 @@ struct exi_rma_link {
 	_Atomic bool bell[2]; /* the next message is to ring the pair link */
 	_Atomic int err;      /* -errno: nothing arrives any more */
 	_Atomic bool owes;    /* bytes came that the other end waits for */
-	/* What is owed once the messages count as received; the net's lock. */
+	/* The debt once the messages count as received; the net's lock. */
 	enum exi_rma_owe will_owe;
 	_Atomic bool unsaid;	 /* the receiver's message waits for a credit */
 	_Atomic bool unanswered; /* the sender's message waits for a credit */
@@ -314,7 +314,7 @@ struct exi_rma_link {
 	struct exi_rma_mem mirror; /* a copy of the other end's ring */
 	struct exi_rma_mem ring;
 	struct exi_rma_ring peer;
-	bool leaves; /* this end leaves, and has yet to say so */
+	bool leaves; /* this end leaves, and has not sent so yet */
 	/* Null until first used; the halves are under the directions' locks. */
 	_Atomic(struct exi_rma_places *) places;
 	/* The last request from the program's memory. */
@@ -349,7 +349,7 @@ static inline struct exi_rma_link *exi_rma_link_of(struct exi_conn *c)
 struct exi_rma_meeting {
 	struct exi_tuple tuple;
 	struct exi_auth auth;
-	/* These are of the end that connects. */
+	/* Used only by the end that connects. */
 	uint16_t port; /* where this end asks */
 	bool redirected;
 	unsigned int tries;

@@ -5,8 +5,8 @@
 
 struct exi_rma_link;
 
-/* Destroys the queue pair, and with it all that could arrive. Idempotent. No
- * lock of core/rma is held. */
+/* Destroys the queue pair, after which nothing can arrive. Idempotent. No lock
+ * of core/rma is held. */
 void exi_rma_meet_sever(struct exi_rma_link *l);
 /* Severs the link and frees it: the connection is over. No lock of core/rma is
  * held. */

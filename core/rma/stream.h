@@ -1,35 +1,37 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The stream engine: when the bytes of a stream go straight into the memory of
- * a posted receive, and when through a hidden ring of the receiver. For fabrics
- * that place data remotely. docs/design/stream.md tells why it is right.
+/* The stream engine decides when the bytes of a stream go straight into the
+ * memory of a posted receive, and when they go through a hidden ring of the
+ * receiver. It is for fabrics that place data remotely. docs/design/stream.md
+ * argues why it is correct.
  *
  * One direction of a connection has a sender (tx) at one end and a receiver
- * (rx) at the other. The engine decides, the fabric moves: each side is asked
- * for its next message (next), says that the fabric took it (sent), and is
- * given what came from the other end (got). It never touches a byte: buffers
- * and rings are addresses and offsets to it.
+ * (rx) at the other. The engine decides, the fabric moves. The fabric asks each
+ * side for its next message (next), reports that it took this message (sent),
+ * and passes on what came from the other end (got). The engine never touches a
+ * byte: to it, buffers and rings are addresses and offsets.
  *
  *	sender				receiver
  *	next -> DIRECT, INDIRECT, END -> got
  *	got  <- ADVERT, ACK, REVOKE   <- next
  *
- * What the fabric must give. Messages of each way arrive once and in order;
- * what DIRECT and INDIRECT wrote is in place before they are given to got, in
- * whatever order it was placed. A message may wait for a credit as long as it
- * has to, for nothing is decided before sent.
+ * What the fabric must guarantee. The messages of each direction arrive once
+ * and in order. The bytes that DIRECT and INDIRECT announce are in place before
+ * the message is passed to got, in whatever order they were placed. A message
+ * may wait for a credit as long as it must, since nothing is decided before
+ * sent.
  *
- * Locks and memory. No locks, no allocation, no I/O, no clock. tx is called
- * with the direction's send lock held, rx with its receive lock; next, what the
- * fabric does about it, and sent are one step under the lock. Neither has
- * pointers into itself.
+ * Locks and memory. The engine takes no lock, allocates no memory, does no I/O
+ * and reads no clock. tx is called with the direction's send lock held, rx with
+ * its receive lock; next, the fabric's action, and sent are one step under the
+ * lock. Neither structure has pointers into itself.
  *
- * The peer is not trusted: got, start and takeback answer -EPROTO for what it
- * cannot have said, and have changed nothing then. The connection is to be cut.
- * What the caller does wrong is asserted.
+ * The peer is not trusted: got, start and takeback return -EPROTO for what no
+ * correct peer sends, and then have changed nothing. The connection must then
+ * be cut. Errors of the caller are asserted.
  *
- * Memory that was lent. A receive that is advertised may be written by the peer
- * at any moment. It is its owner's again when exi_stream_rx_done() gives it
- * back, never before, whatever was cancelled. */
+ * Lent memory. The peer may write into an advertised receive at any moment. The
+ * buffer is its owner's again when exi_stream_rx_done() gives it back, never
+ * before, even after a cancel. */
 #ifndef EXI_CORE_RMA_STREAM_H
 #define EXI_CORE_RMA_STREAM_H
 
@@ -38,9 +40,9 @@
 #include <stdint.h>
 #include <sys/socket.h>
 
-/* Receives that can be posted, those not yet given back by done included. */
+/* Receives that can be posted, including those not yet given back by done. */
 #define EXI_STREAM_RECVS 64
-/* Adverts that the peer may hold; both ends must have the same. */
+/* Adverts that the peer may hold; both ends must use the same number. */
 #define EXI_STREAM_ADVERTS 16
 /* The largest length of a receive and of a message: with its kind it fits 32
  * bits. */
@@ -50,8 +52,8 @@
 
 enum exi_stream_kind {
 	EXI_STREAM_NONE, /* nothing to send now */
-	/* Sender. There is room in the ring, and the policy would rather have
-	 * an advert: wait for one, a bounded time, then say in_vain. */
+	/* Sender. The ring has room, but the policy prefers an advert: wait for
+	 * one for a bounded time, then call in_vain. */
 	EXI_STREAM_WAIT,
 	EXI_STREAM_DIRECT,   /* len bytes were written to addr, with key */
 	EXI_STREAM_INDIRECT, /* to the ring at offset addr; len may be 0 */
@@ -61,7 +63,8 @@ enum exi_stream_kind {
 	EXI_STREAM_REVOKE,   /* this phase's adverts may no longer be used */
 };
 
-/* A message. What goes over the wire of a kind, besides the kind:
+/* A message. The members that each kind carries over the wire, besides the
+ * kind:
  *
  *	DIRECT, INDIRECT	len
  *	END			seq
@@ -69,7 +72,7 @@ enum exi_stream_kind {
  *	ACK			seq
  *	REVOKE			phase
  *
- * The others of a message that came need not be set. */
+ * The other members of a received message need not be set. */
 struct exi_stream_msg {
 	enum exi_stream_kind kind;
 	uint32_t phase;
@@ -82,21 +85,20 @@ struct exi_stream_msg {
 
 /* The policy: when to take a step that is never wrong but may be slow. */
 struct exi_stream_policy {
-	/* Sender: a batch of fewer bytes is small, and would rather use the
-	 * ring. */
+	/* Sender: a batch of fewer bytes is small, and prefers the ring. */
 	uint32_t direct_min;
-	/* Sender: so many small batches in a row go direct before one uses the
-	 * ring, which ends the direct phase. */
+	/* Sender: this many small batches in a row go direct before one uses
+	 * the ring, which ends the direct phase. */
 	uint32_t small_run;
-	/* Sender: a batch of as many bytes without an advert says WAIT, if an
-	 * advert came, though perhaps too late, since the last WAIT was in
-	 * vain. */
+	/* Sender: for a batch of at least this many bytes and no advert, next
+	 * returns WAIT if an advert came, even too late, since the last WAIT
+	 * was in vain. */
 	uint32_t wait_min;
 	/* Receiver: a receive of fewer bytes is not advertised, nor is one
 	 * behind it. */
 	uint32_t advert_min;
-	/* Receiver: after a phase whose adverts were all in vain so many bytes
-	 * come through the ring before it advertises again. */
+	/* Receiver: after a phase whose adverts were all in vain, this many
+	 * bytes come through the ring before it advertises again. */
 	uint32_t hold;
 };
 
@@ -139,9 +141,9 @@ struct exi_stream_tx {
 	uint32_t first;	  /* advert in use */
 	uint32_t adverts; /* how many are at hand */
 	bool answer;	  /* a REVOKE waits for its answer */
-	bool hopes;	  /* an advert came since waiting was in vain, */
-	bool held;	  /* the next comes after some more bytes, */
-	uint32_t stale;	  /* after seq, at which the last one was of no use */
+	bool hopes;	  /* an advert came since waiting was in vain */
+	bool held;	  /* the next advert comes some bytes later */
+	uint32_t stale;	  /* seq at which the last advert was of no use */
 	bool ending;
 	bool ended;
 	bool draining;
@@ -162,18 +164,19 @@ enum exi_stream_how {
 	EXI_STREAM_RING,    /* by the ring, if it has room */
 };
 
-/* What to send now, when want bytes are waiting: all that is queued, not the
- * next call's alone, for the policy goes by batches. To be asked with 0, too,
- * after got and after end. DIRECT and INDIRECT: write up to len bytes, then
- * tell the peer how many. NONE: only got can change that.
+/* Returns what to send now, with want bytes waiting. want counts all queued
+ * bytes, not only those of the next call, since the policy works by batches.
+ * Call it with 0, too, after got and after end. DIRECT and INDIRECT: write up
+ * to len bytes, then send the peer their number. NONE: only got can change
+ * that.
  *
- * The fabric keeps what it wrote to the ring until it was acked: a mirror of
- * the ring, written from there, does. */
+ * The fabric keeps the bytes that it wrote to the ring until they are
+ * acknowledged; a local mirror of the ring, from which it writes, is enough. */
 enum exi_stream_kind exi_stream_tx_next(struct exi_stream_tx *tx, size_t want,
 					enum exi_stream_how how,
 					struct exi_stream_msg *ret);
 
-/* Whether next could have anything with want 0. */
+/* Whether next may return a message with want 0. */
 static inline bool exi_stream_tx_due(const struct exi_stream_tx *tx)
 {
 	return tx->answer || (tx->ending && !tx->ended);
@@ -185,27 +188,27 @@ bool exi_stream_tx_welcome(const struct exi_stream_tx *tx);
 /* No advert came in time: next does not WAIT again before one comes. */
 void exi_stream_tx_in_vain(struct exi_stream_tx *tx);
 
-/* The fabric took the message that next returned, with len of its bytes: from
- * 1, or 0 where the message had 0. */
+/* The fabric took the message that next returned, with len of its bytes: at
+ * least 1, or 0 where the message had 0. */
 void exi_stream_tx_sent(struct exi_stream_tx *tx,
 			const struct exi_stream_msg *m, uint32_t len);
 
-/* ADVERT, ACK or REVOKE came. -EPROTO. Ask next. */
+/* ADVERT, ACK or REVOKE came. 0 or -EPROTO. Call next afterwards. */
 int exi_stream_tx_got(struct exi_stream_tx *tx, const struct exi_stream_msg *m);
 
 /* No byte follows those that were sent: next returns END, with want 0. */
 void exi_stream_tx_end(struct exi_stream_tx *tx);
 
-/* Whether next could say DIRECT, or INDIRECT for more than a little. An ACK
- * comes for twice as much, or when the receiver waits. */
+/* Whether next could return DIRECT, or INDIRECT for more than a little. An ACK
+ * comes for twice that much, or when the receiver waits. */
 bool exi_stream_tx_ready(const struct exi_stream_tx *tx);
 
-/* Moving the direction, as in struct exi_switch_ops. Where the next byte of the
- * ring will be; sending may begin there. */
+/* Switching the direction, as in struct exi_switch_ops. Returns where the next
+ * byte of the ring will be; sending may begin there. */
 uint64_t exi_stream_tx_head(const struct exi_stream_tx *tx);
 
-/* The receiver stopped at pos. Nothing is sent any more, but for an answer that
- * next has for want 0, until drain gave 0. -EPROTO. */
+/* The receiver stopped at pos. Until drain returns 0, nothing is sent except an
+ * answer that next returns for want 0. 0 or -EPROTO. */
 int exi_stream_tx_takeback(struct exi_stream_tx *tx, uint64_t pos);
 
 /* A run of bytes to send another way, as they were written to the ring at
@@ -216,8 +219,9 @@ void exi_stream_tx_drained(struct exi_stream_tx *tx, uint32_t n);
 /* The bytes of the stream that were sent, either way, modulo 2^32. */
 uint32_t exi_stream_tx_position(const struct exi_stream_tx *tx);
 /* Cuts the sender off: the fabric has made sure that nothing can be placed any
- * more. Drain has what was written to the ring and not acknowledged; returns
- * the position of the first byte of that. Nothing but drain follows. */
+ * more. Drain then returns the bytes that were written to the ring and not
+ * acknowledged; this call returns the position of the first of them. Only drain
+ * may follow. */
 uint32_t exi_stream_tx_cut(struct exi_stream_tx *tx);
 
 /* --- receiver ----------------------------------------------------------- */
@@ -239,7 +243,7 @@ struct exi_stream_recv {
 enum exi_stream_why {
 	EXI_STREAM_FILLED, /* the receive has all it wanted */
 	EXI_STREAM_ENDED,  /* the stream ended; filled may be 0 */
-	/* What came until the buffer was its owner's again. */
+	/* filled: what came until the buffer was its owner's again. */
 	EXI_STREAM_CANCELLED,
 };
 
@@ -263,13 +267,13 @@ struct exi_stream_rx {
 	uint32_t seq;	 /* bytes that came, direct or by the ring */
 	uint32_t began;	 /* seq when the even phase began */
 	uint32_t posted; /* receives, from recv[first] on, not done */
-	uint32_t live;	 /* the first so many of posted are advertised */
+	uint32_t live;	 /* this many of posted, from first, are advertised */
 	uint32_t first;
 	uint32_t done_first;
 	uint32_t n_done;
-	/* Bytes of the ring ever written, that this end knows of. */
+	/* Bytes ever written to the ring, as far as this end knows. */
 	uint64_t placed;
-	/* Bytes of the ring ever read. More than placed: bytes in flight were
+	/* Bytes ever read from the ring. More than placed: bytes in flight were
 	 * given back, and belong to no receive. */
 	uint64_t taken;
 	uint64_t told;	     /* free again up to there, by the last ACK */
@@ -288,10 +292,10 @@ struct exi_stream_rx {
 void exi_stream_rx_init(struct exi_stream_rx *rx, uint32_t ring,
 			const struct exi_stream_policy *policy);
 
-/* The next message to the sender. idle: nothing is left to do here, and the
- * caller may sleep after this; small ACKs are sent only then, so the caller
- * must call with idle before it sleeps. To be called after got, post, copied,
- * take and cancel. */
+/* Returns the next message for the sender. idle: the caller has nothing left to
+ * do, and may sleep after this. Small ACKs are sent only then, so the caller
+ * must call with idle before it sleeps. Call it after got, post, copied, take
+ * and cancel. */
 enum exi_stream_kind exi_stream_rx_next(const struct exi_stream_rx *rx,
 					bool idle, struct exi_stream_msg *ret);
 
@@ -299,8 +303,8 @@ enum exi_stream_kind exi_stream_rx_next(const struct exi_stream_rx *rx,
 void exi_stream_rx_sent(struct exi_stream_rx *rx,
 			const struct exi_stream_msg *m);
 
-/* DIRECT, INDIRECT or END came. -EPROTO. Then copy, done and next have
- * something to do, in this order. */
+/* DIRECT, INDIRECT or END came. 0 or -EPROTO. Call copy, done and next
+ * afterwards, in this order. */
 int exi_stream_rx_got(struct exi_stream_rx *rx, const struct exi_stream_msg *m);
 
 /* Takes a receive, a copy of *r, whose buffer is lent until done gives it back.
@@ -318,7 +322,7 @@ int exi_stream_rx_cancel(struct exi_stream_rx *rx, const void *owner);
 bool exi_stream_rx_done(struct exi_stream_rx *rx, struct exi_stream_done *ret);
 
 /* Bytes to copy now from offset *ret_at of the ring to *ret_to, which is part
- * of the first receive; then say copied, and ask again. 0: none. */
+ * of the first receive; then call copied, and copy again. 0: none. */
 uint32_t exi_stream_rx_copy(const struct exi_stream_rx *rx, uint32_t *ret_at,
 			    void **ret_to);
 void exi_stream_rx_copied(struct exi_stream_rx *rx, uint32_t n);
@@ -326,26 +330,27 @@ void exi_stream_rx_copied(struct exi_stream_rx *rx, uint32_t n);
 /* Bytes of the ring that an ACK would free. */
 uint32_t exi_stream_rx_untold(const struct exi_stream_rx *rx);
 
-/* Reading without a receive. Bytes that lie in the ring; */
+/* Reading without a receive: the number of unread bytes in the ring. */
 uint32_t exi_stream_rx_unread(const struct exi_stream_rx *rx);
-/* after the first skip of them, a run at offset *ret_at, 0: none; */
+/* A run of unread bytes behind the first skip of them, at offset *ret_at; 0:
+ * none. */
 uint32_t exi_stream_rx_run(const struct exi_stream_rx *rx, uint32_t skip,
 			   uint32_t *ret_at);
-/* the first n were read. Only while no receive is posted: the bytes belong to
- * that. */
+/* The first n unread bytes were read. Only while no receive is posted:
+ * otherwise the bytes belong to that. */
 void exi_stream_rx_take(struct exi_stream_rx *rx, uint32_t n);
 
 /* Whether END has come, and nothing is unread. */
 bool exi_stream_rx_over(const struct exi_stream_rx *rx);
 
-/* Moving the direction away. Cancels every receive; what lies in the ring may
- * still be read. */
+/* Switching the direction away: cancels every receive; the bytes in the ring
+ * may still be read. */
 void exi_stream_rx_stop(struct exi_stream_rx *rx);
 /* After stop: whether no receive is left, and the peer will use none. */
 bool exi_stream_rx_quiet(const struct exi_stream_rx *rx);
 /* Once quiet: where reading stopped. Reading continues only after start. */
 uint64_t exi_stream_rx_cursor(struct exi_stream_rx *rx);
-/* Opens the direction (again) at the sender's head. -EPROTO. */
+/* Opens the direction (again) at the sender's head. 0 or -EPROTO. */
 int exi_stream_rx_start(struct exi_stream_rx *rx, uint64_t head);
 
 /* Cuts the receiver off: the fabric has made sure that nothing can be placed
@@ -353,8 +358,9 @@ int exi_stream_rx_start(struct exi_stream_rx *rx, uint64_t head);
  * still be read, also those that were given back. */
 void exi_stream_rx_cut(struct exi_stream_rx *rx);
 
-/* The position of the stream, as the sender counts, up to which its reader has
- * received it, or will have when the bytes that were given back have come. */
+/* The position of the stream, as the sender counts, up to which the reader has
+ * received it, or will have received it once the bytes that were given back
+ * have come. */
 uint32_t exi_stream_rx_position(const struct exi_stream_rx *rx);
 
 #endif

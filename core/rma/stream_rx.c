@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The stream engine, its receiver: see stream_tx.c for how the two agree. */
+/* The receiver of the stream engine; see stream_tx.c for how the two ends
+ * agree. */
 #include <assert.h>
 #include <errno.h>
 #include <stdbool.h>

@@ -7,16 +7,17 @@
  *		 adverts   the ring    adverts     the ring
  *
  * The receiver begins a direct phase, by an advert, when it has read its ring
- * empty; every advert says at which byte of the stream its phase began. The
- * sender enters the phase if it has sent nothing since, and so knows that no
- * byte in the ring or on the way comes before those it writes directly; if it
- * has, the phase is dead, and what it sent is what tells the receiver so.
+ * empty; every advert states at which byte of the stream its phase began. The
+ * sender enters the phase if it has sent nothing since: then no byte in the
+ * ring or on the way comes before those that it writes directly. If it has sent
+ * something, the phase is dead, and the receiver learns this from the bytes
+ * sent.
  *
  * The sender leaves a direct phase whenever it likes, by writing to the ring.
- * It forgets its adverts then, and the receiver, when it hears of those bytes,
+ * It then forgets its adverts. When the receiver learns of those bytes, it
  * knows by their order that no advert can be used any more: the memory is its
- * own. That is also how an advert is revoked: the receiver asks, and a message
- * about no bytes in the ring is the answer. */
+ * own. An advert is revoked in the same way: the receiver asks, and the answer
+ * is a message about no bytes in the ring. */
 #include <assert.h>
 #include <errno.h>
 #include <stdbool.h>
@@ -63,9 +64,9 @@ void exi_stream_tx_init(struct exi_stream_tx *tx, uint32_t ring,
 	tx->policy = *policy;
 }
 
-/* The room in the ring. Bytes that were drained are not free before an ACK says
- * that they came: they may still be on the way, and what is written after them
- * need not come after them. */
+/* The room in the ring. The room of drained bytes is not free before an ACK
+ * reports that they came: they may still be on the way, and what is written
+ * after them need not come after them. */
 static uint32_t tx_room(const struct exi_stream_tx *tx)
 {
 	return tx->ring - (uint32_t)(tx->head - tx->heard);
@@ -77,7 +78,7 @@ bool exi_stream_tx_ready(const struct exi_stream_tx *tx)
 	       (tx->adverts || tx_room(tx) > tx->ring / 8);
 }
 
-/* Whether a small batch would rather use the ring: if it is not the first. */
+/* Whether a small batch prefers the ring: if it is not the first. */
 static bool rather_ring(const struct exi_stream_tx *tx, size_t want)
 {
 	return want < tx->policy.direct_min &&
@@ -251,7 +252,7 @@ static int begin_direct(struct exi_stream_tx *tx,
 	if (tx->answer || since > tx->head - tx->heard)
 		return -EPROTO;
 	if (since && (EXI_STREAM_GUARDS & GUARD_SEQ)) {
-		/* The bytes tell the receiver that the phase is dead. */
+		/* From the bytes the receiver learns that the phase is dead. */
 		if (EXI_STREAM_GUARDS & GUARD_DEAD)
 			enter(tx, m->phase + 1);
 		tx->stale = m->seq;

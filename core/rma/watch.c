@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Descriptors that the service of the process watches for a device, and the
- * time at which it looks. */
+/* Descriptors that the service thread watches for a device, and the time at
+ * which it looks. */
 #include "core/rma/watch.h"
 
 #include <errno.h>

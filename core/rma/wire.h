@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What travels between two ends over a queue pair, or what stands for one:
- * docs/design/wire-verbs.md. Numbers are little-endian, but for immediate data,
+/* The messages between two ends over a queue pair, or over what stands for one:
+ * docs/design/wire-verbs.md. Numbers are little-endian, except immediate data,
  * which the device swaps. */
 #ifndef EXI_CORE_RMA_WIRE_H
 #define EXI_CORE_RMA_WIRE_H
@@ -8,9 +8,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* A note tells of bytes of the stream in 32 bits: what kind, and how many.
- * InfiniBand and RoCE carry it in the immediate of the write that places the
- * bytes; iWARP, which has none, in the message that follows the write. */
+/* A note announces bytes of the stream in 32 bits: their kind and their number.
+ * InfiniBand and RoCE carry it in the immediate data of the write that places
+ * the bytes; iWARP, which has none, in the message that follows the write. */
 #define EXI_RMA_NOTE_SHIFT    30
 #define EXI_RMA_NOTE_LEN      ((1u << EXI_RMA_NOTE_SHIFT) - 1)
 #define EXI_RMA_NOTE_INDIRECT 0u
@@ -30,10 +30,10 @@ enum exi_rma_kind {
 };
 
 #define EXI_RMA_FLAG_WAITALL 1u /* ADVERT */
-/* END, CREDIT: the sender lets go of the connection. */
+/* END, CREDIT: the sender leaves the connection. */
 #define EXI_RMA_FLAG_CLOSES 2u
 
-/* The header of every message but those of an immediate. */
+/* The header of every message, except notes in immediate data. */
 struct exi_rma_msg {
 	uint8_t kind;
 	uint8_t flags;
@@ -42,14 +42,14 @@ struct exi_rma_msg {
 	uint32_t phase;
 	uint32_t seq;
 	uint32_t note; /* NOTE: as the immediate; ADVERT: len */
-	uint32_t name; /* the link's, where a queue pair does not tell */
+	uint32_t name; /* the link's, where no queue pair identifies it */
 	uint64_t addr;
 	uint64_t key;
 };
 _Static_assert(sizeof(struct exi_rma_msg) == 40, "struct exi_rma_msg");
 
-/* BYTES has no more of the header than kind, flags, extra and credits, so that
- * few bytes go with the request itself on devices that take few. */
+/* BYTES has only kind, flags, extra and credits of the header, so that a few
+ * bytes fit into the request itself on devices that take few inline. */
 #define EXI_RMA_BRIEF 8u
 _Static_assert(offsetof(struct exi_rma_msg, phase) == EXI_RMA_BRIEF,
 	       "struct exi_rma_msg begins as BYTES do");
@@ -63,17 +63,17 @@ _Static_assert(offsetof(struct exi_rma_msg, phase) == EXI_RMA_BRIEF,
 /* The most bytes that come with their NOTE, instead of by a write. */
 #define EXI_RMA_EAGER 256u
 
-/* Messages that an end may have under way: the other has as many buffers ready.
- * Messages with bytes leave the reserve to those that give credits back. */
+/* Messages that an end may have under way: the other end has as many buffers
+ * ready. Messages with bytes leave the reserve to messages that give credits
+ * back. */
 #define EXI_RMA_CREDITS 64u
 #define EXI_RMA_RESERVE 16u
-/* Messages received since credits were last given back, after which they are
- * again. */
+/* Credits are given back after this many received messages. */
 #define EXI_RMA_GIVE 16u
 
 /* Packets between the processes of one host that serve a port, over a UNIX
- * socket, in the host's order: the owner of the port asks for a connection, and
- * the process that has it writes what A is to be told. */
+ * socket, in host byte order: the owner of the port asks for a connection, and
+ * the process that has it writes the reply for A. */
 #define EXI_RMA_DOOR_MAGIC 0x31445345u /* changes with what follows */
 
 struct exi_rma_asked {

@@ -15,8 +15,8 @@ enum exi_role;
 struct exi_sock;
 
 struct exi_base {
-	/* is: a socket of this domain, type (without flags) and protocol is
-	 * one; protocol 0: the usual one of the domain. */
+	/* is: whether a socket of this domain, type (without flags) and
+	 * protocol is of this kind; protocol 0: the domain's usual one. */
 	bool (*is)(int domain, int type, int protocol);
 	/* forbidden: why this socket is never upgraded (EXS_X_REASON_*), or
 	 * EXS_X_REASON_NONE. */
@@ -32,12 +32,12 @@ struct exi_base {
 	 * them before bytes that are written later. The TX lock is held. 0,
 	 * -errno. */
 	int (*written)(struct exi_sock *sk, uint64_t *ret);
-	/* read: the bytes ever read from the stream, of which the peer has
-	 * written so many, and writes no more. The RX lock is held. 0; -EAGAIN:
-	 * they change too fast; another error. */
+	/* read: the bytes ever read from the stream, to which the peer has
+	 * written `written` bytes, and writes no more. The RX lock is held. 0;
+	 * -EAGAIN: they change too fast; another error. */
 	int (*read)(struct exi_sock *sk, uint64_t written, uint64_t *ret);
-	/* counts: both, to be reported; of a connection that was reset after
-	 * its FIN, one read too few. 0, -errno. */
+	/* counts: both numbers, for reports; after a FIN and then a reset, the
+	 * count of bytes read is one too small. 0, -errno. */
 	int (*counts)(struct exi_sock *sk, uint64_t *ret_rx, uint64_t *ret_tx);
 	/* push: sends the bytes that the kernel holds back in expectation of
 	 * more. Bytes that only the peer's window holds back flow when the peer
@@ -52,7 +52,7 @@ struct exi_base {
 	void (*sign)(int fd);
 	int (*sign_used)(int fd);
 	void (*unsign)(int fd, int before);
-	/* What is accepted has the options of its listener, such as the sign
+	/* An accepted socket has the options of its listener, such as the sign
 	 * and times. */
 	bool options_inherited;
 	/* Fabrics between hosts can carry it. */
@@ -70,14 +70,15 @@ struct exi_base {
 	/* most: the largest ring for which the stream has space when its bytes
 	 * are taken back, also while no end reads; null: no limit. */
 	uint32_t (*most)(void);
-	/* beside: of such a ring of this size, for how many bytes more; a
-	 * direction for which more are queued goes up later. Where most is. */
+	/* beside: with a ring of this size, the number of further bytes for
+	 * which the stream has space; a direction with more bytes queued goes
+	 * to the fabric later. Set if most is. */
 	int64_t (*beside)(uint32_t ring);
-	/* An end is connected, and sends, before the other is accepted and can
+	/* One end is connected, and sends, before the other is accepted and can
 	 * be asked for. */
 	bool early;
-	/* Calls: MSG_TRUNC discards, and MSG_ERRQUEUE and MSG_ZEROCOPY mean
-	 * something. */
+	/* MSG_TRUNC discards bytes, and MSG_ERRQUEUE and MSG_ZEROCOPY have a
+	 * meaning. */
 	bool tcp_flags;
 	/* poll looks at SO_RCVLOWAT. */
 	bool lowat_polled;
@@ -93,8 +94,8 @@ struct exi_base {
 /* tcp.c, unix.c */
 extern const struct exi_base exi_base_tcp, exi_base_unix;
 
-/* Of a UNIX stream whose SO_SNDBUF may become so much: how large a ring is, and
- * beside. */
+/* For a UNIX stream whose SO_SNDBUF may become most_room: the size of a ring,
+ * and the value of beside. */
 uint32_t exi_unix_ring(uint32_t most_room);
 int64_t exi_unix_beside(uint32_t most_room, uint32_t ring);
 
@@ -102,7 +103,7 @@ int64_t exi_unix_beside(uint32_t most_room, uint32_t ring);
  * EXS_X_REASON_NONE. */
 int exi_base_forbidden(int fd);
 
-/* The table for such a socket; null: its kind is never upgraded. */
+/* The table for a socket of this kind; null: the kind is never upgraded. */
 EXI_SHIM const struct exi_base *exi_base_for(int domain, int type,
 					     int protocol);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The capture: its ring, the tables of captured connections, its begin and
- * end. */
+/* The capture: its ring, the tables of captured connections, and how it begins
+ * and ends. */
 #include "core/sock/capture.h"
 
 #include <errno.h>
@@ -33,8 +33,8 @@
 
 _Atomic bool exi_capture_on;
 
-/* What is known of a captured connection. At the place of its socket in the
- * pool, plus 1, by which exi_conn.capture names it; guarded by the locks of its
+/* The state of a captured connection. Its index is that of its socket in the
+ * pool, plus 1, which exi_conn.capture holds; guarded by the locks of its
  * socket. The table stays for the life of the process. */
 struct way {
 	uint32_t serial;
@@ -52,8 +52,8 @@ struct way {
 	void *room; /* of the loan that is being written */
 };
 
-/* Guarded by lock, but for what the service alone changes: chosen, life. The
- * lock is innermost, and held for the copy of one packet. */
+/* Guarded by lock, except members that only the service changes: chosen, life.
+ * The lock is innermost, and held for the copy of one packet. */
 static struct exi_lock lock;
 static struct {
 	struct exi_capture_head *head; /* null: there is no capture */
@@ -140,8 +140,8 @@ static void put(struct exi_capture_record *r, const struct exi_pieces *p)
 	struct timespec now;
 	uint64_t at;
 
-	/* A signal handler of the thread that is just here: its record is
-	 * lost, and the next one says so. */
+	/* A signal handler of the thread that is just here: its record is lost,
+	 * and the next one shows that. */
 	if (exi_lock_held(&lock)) {
 		capture.number++;
 		return;
@@ -197,8 +197,8 @@ static uint32_t take_address(const struct sockaddr_storage *from,
 	return from->ss_family;
 }
 
-/* Asks the kernel for the addresses, once: a connection is asked for its first
- * byte, when it has them. */
+/* Asks the kernel for the addresses, once: at the connection's first byte, when
+ * it has them. */
 static void find_addresses(struct way *w, int fd)
 {
 	struct sockaddr_storage here = { 0 }, there = { 0 };
@@ -388,8 +388,8 @@ static const struct tables *tables_of(const struct exi_provider *p)
 }
 
 /* The connection's bytes pass through the tables above, or not any more. The
- * kernel's are told by those who count them. Both halves are locked, or there
- * is one thread. */
+ * kernel's are recorded by the code that counts them. Both halves are locked,
+ * or there is one thread. */
 static void set(struct exi_sock *sk, uint32_t name)
 {
 	const struct tables *t =
@@ -543,8 +543,8 @@ static int make_ways(void)
 	return 0;
 }
 
-/* Maps the ring. All of its pages are made at once: a write to one that there
- * is no memory for would be a signal. */
+/* Maps the ring. All of its pages are made at once: a write to a page for which
+ * there is no memory would raise a signal. */
 static int map_ring(int fd, size_t bytes)
 {
 	struct exi_capture_head *h;

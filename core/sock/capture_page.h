@@ -15,7 +15,7 @@
 /* The size of the ring, a power of two. */
 #define EXI_CAPTURE_LEAST (256u << 10)
 #define EXI_CAPTURE_MOST  (256u << 20)
-/* A record has at most so many bytes of the stream: one packet of IPv4. */
+/* A record has at most this many bytes of the stream: one packet of IPv4. */
 #define EXI_CAPTURE_PIECE 64000u
 
 /* Positions count the bytes of records without wrap. */

@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* The closing threads.
  *
- * Sockets. The kernel does not linger for a task that is ending. So a thread is
- * made, the grave, with a descriptor table of its own that is empty from the
- * beginning (CLOSE_RANGE_UNSHARE, which copies nothing); a closing thread sends
- * the sockets to a socket in that table and closes them here, which is no last
- * reference; then the grave ends, and all that lies in its queue ends with it,
- * whatever lies in the queues of that. No step of it waits for anybody else.
+ * Sockets. The kernel does not linger for a task that is ending. So the library
+ * makes a thread, the grave, with a descriptor table of its own that is empty
+ * from the beginning (CLOSE_RANGE_UNSHARE, which copies nothing). A closing
+ * thread sends the sockets to a socket in that table and closes them here,
+ * which does not drop the last reference. Then the grave ends, and with it
+ * everything in its queue, whatever lies in the queues of those sockets. No
+ * step waits for another process.
  *
- * Other files have a flush, which close(2) of each reference waits for: a
- * closing thread is held up for as long. There are THREADS of these. */
+ * Other files have a flush, for which close(2) of each reference waits: a
+ * closing thread is held up for that time. There are THREADS closing
+ * threads. */
 #include "core/sock/closing.h"
 
 #include <errno.h>
@@ -54,8 +56,8 @@ struct item {
 	bool socket; /* false: a file that close(2) may be slow for */
 };
 
-/* Guards the items below. Held for no longer than a few system calls that wait
- * for nobody. */
+/* Guards the items below. Held for no longer than a few system calls that do
+ * not wait. */
 static struct exi_lock lock;
 static struct item items[ROOM];
 static unsigned int n_threads, n_held;
@@ -116,7 +118,7 @@ static void tell(_Atomic uint32_t *word, uint32_t value)
 }
 
 /* The kernel chooses the name. Strangers may send there, too. No function of
- * the C library: the numbers of this table are nobody else's. */
+ * the C library: the numbers of this table belong to this thread alone. */
 static int open_grave(void)
 {
 	struct sock_filter code[EXI_RIGHTS_FILTER];
@@ -235,8 +237,8 @@ static void bury(void)
 {
 	int err = dig(), s = -1;
 
-	/* A child that is forked has all that is in the list, and nothing that
-	 * was in it. */
+	/* A forked child has all items that are in the list, and none that have
+	 * left it. */
 	if (has_lent())
 		exi_fds_join();
 	else
@@ -309,7 +311,7 @@ void exi_closing_work(void)
 	if (exi_likely(!atomic_load_explicit(&n_items, memory_order_relaxed)))
 		return;
 	exi_lock(&lock);
-	/* Threads that are not held up go on until nothing waits. */
+	/* Threads that are not held up continue until nothing waits. */
 	start = atomic_load(&n_items) && n_threads == n_held &&
 		n_threads <= THREADS;
 	n_threads += start;
@@ -340,9 +342,9 @@ static void put(struct item it)
 			exi_fds_returned();
 		return;
 	}
-	/* The thread is the service's to make: there it costs the program no
-	 * time, and no filter of system calls that the program has put on its
-	 * own threads holds. */
+	/* The service makes the thread: there it costs the program no time, and
+	 * a filter of system calls that the program has put on its own threads
+	 * does not apply. */
 	if (exi_service_self())
 		exi_closing_work();
 	else if (exi_service_start() == 0)
@@ -359,7 +361,8 @@ static bool is_socket(int fd)
 	return getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &len) == 0;
 }
 
-/* Whether the file is what honest peers send: memory, which has no flush. */
+/* Whether the file is of the kind that honest peers send: memory, which has no
+ * flush. */
 static bool is_quick(int fd)
 {
 	struct stat st;
@@ -383,8 +386,8 @@ bool exi_closing_file(int fd)
 	return quick;
 }
 
-/* Whether nothing is in the queue. A packet of no bytes is something: the
- * sender's credentials would come with it. */
+/* Whether nothing is in the queue. An empty packet counts: the sender's
+ * credentials would come with it. */
 static bool at_end(int s)
 {
 	bool told;
@@ -458,9 +461,9 @@ int exi_closing_accept(int s, bool spare)
 
 #define WAITING 8 /* at a listener */
 
-/* Whether a listener's queue holds nothing that has sent. A process that waits
- * to be accepted may have sent something already; mostly it is the peer, who
- * has not. */
+/* Whether no connection in a listener's queue has sent anything. A process that
+ * waits to be accepted may have sent something already; mostly it is the peer,
+ * which has not. */
 static bool is_empty(int s)
 {
 	for (int i = 0; i < WAITING; i++) {

@@ -21,8 +21,8 @@ void exi_control_serve(void (*f)(int fd))
 	watch = f;
 }
 
-/* One descriptor that reads and writes: a pipe that nobody has open to write is
- * readable for ever. */
+/* One descriptor that reads and writes: a pipe that no process has open for
+ * writing is readable for ever. */
 static int open_both(const int ends[2])
 {
 	char path[32];
@@ -71,8 +71,8 @@ int exi_control_next(struct exi_control_ask *ret)
 	if (n == sizeof(*ret) && ret->magic == EXI_CONTROL_MAGIC && ret->token)
 		return 1;
 	exi_warn("the control channel had %zd bytes that are no request", n);
-	/* Where the next one begins is not known. A pipe holds a megabyte at
-	 * most, unless its writer goes on. */
+	/* It is unknown where the next request begins. A pipe holds a megabyte
+	 * at most, unless its writer continues. */
 	for (int i = 0; i < 256 && read(control, rest, sizeof(rest)) > 0; i++)
 		;
 	return 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* The control channel: a pipe of the process, through which exs downgrade, exs
- * log and others ask for something (docs/design/stats.md). The kernel opens it
- * to the process's user and to root only. */
+ * log and others send requests (docs/design/stats.md). The kernel lets only the
+ * process's user and root open it. */
 #ifndef EXI_CORE_SOCK_CONTROL_H
 #define EXI_CORE_SOCK_CONTROL_H
 
@@ -9,16 +9,17 @@
 
 #include "core/sock/stats_page.h"
 
-/* How the service comes to watch the pipe. Once, where the core starts. */
+/* Sets how the service comes to watch the pipe. Called once, where the core
+ * starts. */
 void exi_control_serve(void (*watch)(int fd));
 
-/* Makes the pipe. Its inode, or 0. */
+/* Makes the pipe. Returns its inode, or 0. */
 uint64_t exi_control_make(void);
 /* Has the service watch it, if there is one. No innermost lock is held. */
 void exi_control_watch(void);
 
-/* Takes what was asked for next. 1; 0: nothing more. What is no whole ask is
- * thrown away, with all that came with it. */
+/* Takes the next request. 1; 0: no more. An incomplete request is discarded,
+ * with all that came with it. */
 int exi_control_next(struct exi_control_ask *ret);
 
 /* The child after fork: the pipe is the parent's. */

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Processes that hold a connection. Each is asked for by kill(2) with no
- * signal: a number that is another process's by now, or a child that nobody
- * waits for, counts on. */
+/* Processes that hold a connection. Each is checked by kill(2) with signal 0: a
+ * number that is another process's by now, or a zombie, continues to count. */
 #include "core/sock/holders.h"
 
 #include <errno.h>

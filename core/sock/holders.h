@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* The processes that have a connection, after forks: counted, and named if
- * possible, so that a process that ended without a close is found by a process
- * that has to know. Lives in memory that these processes share.
+ * possible, so that a process that must know can find another that ended
+ * without a close. The structure lies in memory that these processes share.
  *
  * The count decides: a name may be missing (if there are more processes than
  * places, or in another PID namespace), and then its process counts until it
@@ -22,7 +22,7 @@ struct exi_holders {
 	_Atomic uint32_t n; /* 0: the memory around it is free */
 	/* 0: none; negative: exi_holders_exec(), exi_holders_heir() */
 	_Atomic int32_t pid[EXI_HOLDERS_NAMED];
-	/* Processes that have it, while their library has it no more. */
+	/* Processes that use it although their library has left it. */
 	_Atomic uint32_t strays;
 	_Atomic int32_t heir; /* one of these, which is another program */
 };
@@ -41,7 +41,7 @@ void exi_holders_unfork(struct exi_holders *h);
 void exi_holders_forked(void);
 void exi_holders_inherit(struct exi_holders *h);
 
-/* Takes out those that have ended: how many are left. */
+/* Removes holders that have ended; returns how many are left. */
 uint32_t exi_holders_count(struct exi_holders *h);
 
 /* Whether this process has the connection, and no other. */
@@ -53,8 +53,8 @@ EXI_SHIM bool exi_holders_alone(struct exi_holders *h);
  * not. */
 EXI_SHIM void exi_holders_exec(struct exi_holders *h, bool leaves);
 
-/* Whether no other process can use the connection: as alone, but those that are
- * at an exec which closes it, or past that, do not count, and strays do. */
+/* Whether no other process can use the connection: as exi_holders_alone(), but
+ * processes at or past an exec that closes it do not count, and strays do. */
 bool exi_holders_sole(struct exi_holders *h);
 
 /* This process continues to use the connection without the library, which

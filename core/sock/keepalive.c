@@ -32,13 +32,15 @@ static const struct {
 	[USER_TIMEOUT] = { IPPROTO_TCP, TCP_USER_TIMEOUT },
 };
 
-/* The usual firewall forgets after 350 seconds, and a probe may be lost. The
- * kernel asks again after the interval, also when it was answered. */
+/* Firewalls usually forget a connection after 350 seconds, and a probe may be
+ * lost. The kernel probes again after the interval, even if it got an
+ * answer. */
 int exi_keepalive_idle = 120;
 #define INTERVAL_S   60
 #define INTERVAL_MAX 240
-/* The kernel takes no more. With ours a connection lives for two hours without
- * an answer: before that the kernel's own keepalive does not even ask. */
+/* The kernel's maximum. With the library's options, a connection lives for two
+ * hours without an answer: before that, the kernel's own keepalive does not
+ * even probe. */
 #define COUNT_MAX 127
 
 static int read_all(int fd, int ret[EXI_KEEP_OPTIONS])
@@ -110,8 +112,8 @@ static void begin(struct exi_keepalive *k, int fd)
 	atomic_store(&k->stands, 1);
 }
 
-/* Ends the library's keepalive. An option that does not stand as the library
- * set it was set by the program, unseen. */
+/* Ends the library's keepalive. An option that differs from what the library
+ * set was set by the program, not intercepted. */
 static void end(struct exi_keepalive *k, int fd)
 {
 	int now[EXI_KEEP_OPTIONS];
@@ -125,8 +127,8 @@ static void end(struct exi_keepalive *k, int fd)
 	write_all(fd, k->own);
 }
 
-/* Each direction settles after its own mode has changed: whoever is last has
- * the lock after the other, and sees both. */
+/* Each direction settles after its own mode has changed: the last one takes the
+ * lock after the other, and sees both. */
 void exi_keepalive_settle_locked(struct exi_sock *sk)
 {
 	struct exi_shared *sh = sk->sh;
@@ -174,7 +176,8 @@ int exi_keepalive_set(struct exi_sock *sk, int fd, int level, int name,
 		return 1;
 	exi_lock(&k->lock);
 	if (atomic_load(&k->stands)) {
-		/* The kernel says whether it can be, and what it is. */
+		/* The kernel checks whether the value is allowed, and what it
+		 * becomes. */
 		ret = setsockopt(fd, level, name, val, len) < 0 ? -errno : 0;
 		if (!ret) {
 			getsockopt(fd, level, name, &k->own[i], &size);

@@ -33,7 +33,7 @@ bool exi_closes_seen;
 static struct exi_list free_socks = EXI_LIST_INIT(free_socks);
 static struct exi_list retired = EXI_LIST_INIT(retired); /* see retire() */
 
-/* The shared parts of these slabs that were let go last: they are in the CPU's
+/* The shared parts of these slabs that were freed last: they are in the CPU's
  * cache. */
 static struct exi_shared *warm[WARM];
 
@@ -102,8 +102,8 @@ static void reclaim(void)
 			exi_holders_count(&s->mem[i].holders);
 }
 
-/* Keeps a shared part to be used first. It may not be free: another process may
- * still have it, and exi_holders_claim() finds out. */
+/* Keeps a shared part for early reuse. It may not be free: another process may
+ * still have it, which exi_holders_claim() finds out. */
 static void shared_keep_warm(struct exi_shared *sh)
 {
 	struct exi_table_slab *s = exi_table_slabs;
@@ -141,8 +141,8 @@ static struct exi_shared *shared_take(void)
 	return claim(s);
 }
 
-/* A fresh state in memory that had another owner: the locks stay as they
- * are, for a stale user may hold one. */
+/* Makes a fresh state in memory that had another owner. The locks stay as they
+ * are, since a stale user may hold one. */
 static void shared_clear(struct exi_shared *sh)
 {
 	enum exi_dir d;

@@ -12,8 +12,8 @@
 struct exi_conn;
 struct exi_provider;
 
-/* Set before the first socket where no descriptor can be closed behind the
- * library's back: then no socket needs to be looked at anew. */
+/* True if no descriptor can be closed behind the library's back: then no socket
+ * needs to be looked at again. Set before the first socket. */
 EXI_SHIM extern bool exi_closes_seen;
 
 /* A provider's connection for the socket, and its end. */
@@ -25,8 +25,7 @@ void exi_sock_conn_free(struct exi_conn *c);
  * a lock looks at that alone. */
 void exi_memory_no_fabric(struct exi_sock *sk);
 
-/* Frees a socket that came to nothing before it was in the table. link_lock
- * held. */
+/* Frees a socket that failed before it was in the table. link_lock held. */
 void exi_memory_abandon(struct exi_sock *sk);
 
 /* Whether a thread looks at the socket's words without a lock. */

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Second names. When the application duplicates the descriptor of a connection
- * where the library sees it, the connection gets a descriptor of the library's
- * own, by which the core knows it from then on, and which stays until the last
- * of the application's is closed. Those are its names: each is in the table,
- * and can be used wherever the core takes a descriptor. The connection stays
- * where it is.
+/* Second names. When the library sees the application duplicate the descriptor
+ * of a connection, the connection gets a descriptor of the library's own. The
+ * core knows the connection by that descriptor from then on, and keeps it until
+ * the last of the application's is closed. The application's descriptors are
+ * the connection's names: each is in the table, and can be used wherever the
+ * core takes a descriptor. The connection stays where it is.
  *
  * Pairing: a name is written before the socket's number changes, under both
- * halves' locks, so whoever holds one finds the socket known by the number he
- * began with, at any time. */
+ * halves' locks, so a thread that holds one finds the socket known by the
+ * number it began with, at any time. */
 #ifndef EXI_CORE_SOCK_NAMES_H
 #define EXI_CORE_SOCK_NAMES_H
 
@@ -19,15 +19,15 @@
 
 struct exi_sock;
 
-/* Forgets a name that is about to be closed. How many others there are; -ENOENT
- * when fd is none, which is so for all sockets that were not duplicated. */
+/* Forgets a name that is about to be closed. Returns how many others there are;
+ * -ENOENT: fd is not a name, as for all sockets that were not duplicated. */
 int exi_name_remove(struct exi_sock *sk, int fd);
 
 /* The lowest number of the application's from fd on by which the socket is
  * known, or -1. */
 EXI_SHIM int exi_name_next(struct exi_sock *sk, int fd);
 
-/* Whether it would be known still without fd. */
+/* Whether the socket has another name besides fd. */
 EXI_SHIM bool exi_name_others(struct exi_sock *sk, int fd);
 
 /* Forgets all second numbers of a socket that is forgotten. */

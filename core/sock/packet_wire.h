@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What goes around messages (SOCK_SEQPACKET), on every fabric, in each
- * direction; see docs/design/wire-packet.md:
+/* The framing of messages (SOCK_SEQPACKET), on every fabric, in each direction;
+ * see docs/design/wire-packet.md:
  *
  *	hello	once, before the first message
  *	head	before each message
@@ -13,7 +13,8 @@
 #include <stdint.h>
 #include <sys/exs_ext.h>
 
-/* No text, and no UTF-8, begins so. The last byte is the version. */
+/* No text begins with these bytes, in UTF-8 either. The last byte is the
+ * version. */
 #define EXI_PACKET_HELLO                                                       \
 	"\x89"                                                                 \
 	"EXSMSG"                                                               \

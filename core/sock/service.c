@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* The service thread: one epoll set, level-triggered. A watched descriptor is
  * named by its socket's place in the pool and the generation it had, so an
- * event that was queued for a socket that is gone finds nobody. */
+ * event that was queued for a socket that is gone finds no socket. */
 #include "core/sock/service.h"
 
 #include <errno.h>
@@ -95,8 +95,8 @@ struct overdue {
 	struct exi_sock *sk;
 };
 
-/* The timer that is next, null: none. Where a deadline has become later its
- * node has not moved. */
+/* The next timer; null: none. A node has not moved if its deadline has become
+ * later. */
 static struct exi_timer *next_timer_locked(uint64_t now)
 {
 	EXI_MUTEX_LOCKED(&service_lock);
@@ -136,8 +136,8 @@ static void expire(uint64_t now)
 	}
 }
 
-/* How long to sleep, in ns: not while timers are overdue. What else is due
- * comes in whole milliseconds. */
+/* How long to sleep, in ns; 0 while timers are overdue. Other work is due in
+ * whole milliseconds. */
 static uint64_t time_left(uint64_t now)
 {
 	uint64_t least = work->due(now), ns;
@@ -157,8 +157,8 @@ static uint64_t time_left(uint64_t now)
 	return ns;
 }
 
-/* A peer that has just connected is looked for in less than the millisecond in
- * which epoll_wait(2) counts. Long sleeps need not end so exactly. */
+/* A peer that has just connected is looked for in less than a millisecond, the
+ * unit of epoll_wait(2). Long sleeps need not end so exactly. */
 static int await(struct epoll_event *ev, uint64_t ns)
 {
 	static bool refused; /* before Linux 5.11, or by a filter */
@@ -175,9 +175,9 @@ static int await(struct epoll_event *ev, uint64_t ns)
 			  ns ? (int)(ns / 1000000) + 1 : 0);
 }
 
-/* Does what was to be done when this began. What is added meanwhile waits for
- * the next round: it may wait for a message that only a fabric's events bring.
- * wake_fd was written for it. */
+/* Does the work that was listed when this began. Work that is added meanwhile
+ * waits for the next round: it may wait for a message that only a fabric's
+ * events bring. wake_fd was written for it. */
 static void do_todo(void)
 {
 	struct exi_list now = EXI_LIST_INIT(now);
@@ -376,8 +376,7 @@ void exi_service_begun(void)
 		begun(exi_now_ns() + STOP_NS);
 }
 
-/* Stops the thread. A thread that the kernel does not have any more is gone:
- * the kernel is asked which threads live. */
+/* Stops the thread. Asks the kernel whether the thread still exists. */
 bool exi_service_stop(void)
 {
 	uint64_t end = exi_now_ns() + STOP_NS;
@@ -477,8 +476,8 @@ int exi_service_domain(struct exi_domain *d)
 
 /* The thread sleeps until `looks_at` at most: it stores that with the list's
  * lock held, after a look at all timers, and so either sees this one or comes
- * back in time for it. Mostly it does the latter: of meetings the later one
- * ends later. */
+ * back in time for it. Mostly it does the latter, since a handshake that begins
+ * later ends later. */
 void exi_service_timed(struct exi_timer *t)
 {
 	bool early;

@@ -25,9 +25,9 @@ enum exi_watch {
 	EXI_WATCH_CANDIDATE, /* + slot */
 };
 
-/* The work that the thread does, as calls, so that it needs to know none of
- * those it serves. All members are called by the thread alone, but for event,
- * and none holds a lock then. */
+/* The thread's work, as callbacks, so that the thread does not depend on the
+ * code it serves. Only the thread calls them, except for event; no lock is held
+ * then. */
 struct exi_service_work {
 	/* A watched descriptor of the socket is ready. what: enum exi_watch;
 	 * events: epoll's. Also from exi_service_dispatch(). */
@@ -53,8 +53,8 @@ struct exi_service_work {
 	void (*round_over)(void);
 	/* Called between rounds, outside exi_fds_begin(). */
 	void (*outside)(void);
-	/* exi_service_tick() asked. In how many ms again; 0: when asked
-	 * again. */
+	/* exi_service_tick() was called. Returns in how many ms to call again;
+	 * 0: when exi_service_tick() is called again. */
 	int (*tick)(void);
 };
 
@@ -62,11 +62,11 @@ struct exi_service_work {
  * members are set. */
 void exi_service_serve(const struct exi_service_work *w);
 
-/* A time at which the thread calls expired(). It may go away before that with
- * exi_service_untimed(), while the socket's memory stays, so what is called is
- * the socket's. It is called again until the deadline is later, or the timer
- * off. Of those that are overdue, the one whose deadline was first is called
- * first, and none twice before another that was overdue then. */
+/* A timer: the thread calls expired() at the deadline, and again until the
+ * deadline is later or the timer is off. exi_service_untimed() may remove the
+ * timer before that, while the socket's memory stays, so expired() takes the
+ * socket. Overdue timers are called in the order of their deadlines, and none
+ * twice before another that was overdue then. */
 struct exi_timer {
 	struct exi_heap node;
 	_Atomic uint64_t deadline; /* exi_now_ns(); 0, off: none */
@@ -82,9 +82,10 @@ EXI_SHIM int exi_service_start(void);
  * there was one. Not from the thread itself. */
 EXI_SHIM bool exi_service_stop(void);
 
-/* The thread, if there is one, runs. Before a fork that the C library does not
- * see: its calls that are for all threads, like setuid(3), wait for one that
- * was made to begin, and the child has no thread that could. */
+/* Waits until the thread, if there is one, runs. Called before a fork that the
+ * C library does not see: those of its calls that act on all threads, like
+ * setuid(3), wait for a thread that was made to begin, and the child has no
+ * such thread. */
 void exi_service_begun(void);
 
 /* Watches fd for the socket; events as epoll's. */
@@ -101,27 +102,27 @@ void exi_service_dispatch(uint64_t data, uint32_t events);
 
 /* Watches the keeper's descriptor (family.h). */
 int exi_service_watch_family(int fd);
-/* Watches the one by which processes of a family tell each other, for edges:
- * from the beginning, and in every child. */
+/* Watches the descriptor by which processes of a family notify each other,
+ * edge-triggered: from the beginning, and in every child. */
 void exi_service_watch_told(int fd);
 
 /* Watches the pipe of control.h, while there is a thread: none is started for
  * it. */
 void exi_service_watch_control(int fd);
 
-/* The same for the pipe that a reader of a capture holds open: it hangs up. */
+/* Watches the pipe that a reader of a capture holds open, for its hang-up. */
 int exi_service_watch_capture(int fd);
 
 /* Watches a domain's event descriptor, once; before anything is posted or
  * armed there. */
 int exi_service_domain(struct exi_domain *d);
 
-/* Has the thread wait for the timer, or no more. Timed again if its deadline
- * may have become an earlier one. */
+/* Have the thread wait for the timer, or no longer. Call exi_service_timed()
+ * again if the deadline may have become earlier. */
 void exi_service_timed(struct exi_timer *t);
 void exi_service_untimed(struct exi_timer *t);
 
-/* Timers expire late: what can be done without one is better done so. */
+/* True: timers expire late, and work that needs none is better done without. */
 bool exi_service_is_late(void);
 
 /* Has the service thread make the progress of the direction soon. Any lock of
@@ -131,7 +132,7 @@ int exi_service_progress(struct exi_sock *sk, enum exi_dir dir);
 /* Unattended progress may be needed soon: makes the thread tick. */
 void exi_service_tick(void);
 
-/* A time-out was set: the thread looks when to come. */
+/* A time-out was set: the thread computes anew when to wake. */
 void exi_service_reschedule(void);
 
 /* Whether there is a thread: for work that only a process with one leaves to

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The page of counters of this process: it is made, grows, and is left to its
- * parent by a child. */
+/* The page of counters of this process: making it and growing it. A forked
+ * child leaves the page to its parent. */
 #include "core/sock/stats.h"
 
 #include <errno.h>
@@ -26,7 +26,7 @@
 #include "core/sock/table.h"
 #include "exi_build.h"
 
-/* Nobody else can write the page, nor make it shorter. */
+/* No other process can write the page, nor make it shorter. */
 #define SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL | F_SEAL_FUTURE_WRITE)
 #define PAGE  4096u
 #define TEXT  (4 * PAGE) /* room for the text of an answer */
@@ -264,7 +264,7 @@ static struct exi_stats_head *head_made(void)
 	return head_now();
 }
 
-/* Raises a mark that says how far an array is used. */
+/* Raises the mark up to which an array is used. */
 static void raise_to(_Atomic uint32_t *high, uint32_t n)
 {
 	uint32_t was = atomic_load(high);
@@ -464,8 +464,8 @@ char *exi_stats_text(size_t *ret_room)
 
 	if (!h)
 		return NULL;
-	/* Before the first byte: who has read a byte of this text does not find
-	 * the token of the text before it any more. */
+	/* Before the first byte: a process that has read a byte of this text no
+	 * longer finds the token of the text before it. */
 	atomic_store_explicit(&h->answer_token, 0, memory_order_relaxed);
 	atomic_thread_fence(memory_order_release);
 	*ret_room = h->text_bytes;

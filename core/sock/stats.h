@@ -27,18 +27,18 @@ EXI_HERE extern struct exi_stats_lines exi_stats_lines;
 /* The table of sockets has room for n descriptors: before the first of them. */
 void exi_stats_init(uint32_t n);
 
-/* A connection that the kernel serves still begins at the descriptor, or it
- * goes on as a socket, or ends: 0. */
+/* A connection that the kernel still serves begins at the descriptor; what is
+ * 0: it continues as a socket, or ends. */
 void exi_stats_young(int fd, uint8_t what);
 
-/* A sealable file of memory of so many bytes, within RLIMIT_FSIZE, which the
+/* Makes a sealable memfd of this many bytes, within RLIMIT_FSIZE, which the
  * kernel enforces with a signal. A descriptor, or -errno. */
 int exi_stats_file(const char *name, size_t bytes);
 
 /* The socket gets its entry, if it has none: at its descriptor's place, or at
  * its first use in this process. link_lock held. */
 void exi_stats_begin(struct exi_sock *sk);
-/* The socket is none of the process any more. Its locks are held. */
+/* The socket is no longer the process's. Its locks are held. */
 void exi_stats_end(const struct exi_sock *sk);
 
 /* The role, the reason or the number changed. */
@@ -49,10 +49,10 @@ void exi_stats_fabric(const struct exi_sock *sk);
 /* A wake-up came. */
 void exi_stats_woken(const struct exi_sock *sk);
 
-/* Where the text of an answer goes: until the answer follows, there is none.
- * Room for so many bytes; null: there is none. */
+/* Returns where the text of an answer goes, with room for *ret_room bytes;
+ * null: there is no page. No answer can be read until the new one follows. */
 char *exi_stats_text(size_t *ret_room);
-/* Answers what was asked for with this token. */
+/* Answers the request with this token. */
 void exi_stats_answer(uint64_t token, int64_t result);
 
 /* The child of a fork: the page is the parent's, and the child makes its own at
@@ -80,11 +80,11 @@ static inline struct exi_stats_dir *exi_stats_of(const struct exi_half *h)
 /* Publishes what changes seldom: the direction's lock is held. */
 void exi_stats_rest_locked(const struct exi_half *h);
 
-/* The same, and that the direction moved just now. */
+/* The same, and publishes that the direction moved just now. */
 void exi_stats_timed_locked(struct exi_half *h);
 
-/* After each transfer, with the lock of the direction held. The clock is looked
- * at for one of 16 transfers, after a sleep, and where the kernel was called
+/* After each transfer, with the lock of the direction held. The clock is read
+ * for one in 16 transfers, after a sleep, and where the kernel was called
  * anyway. */
 #define EXI_STATS_TIMED 16u
 static inline void exi_stats_moved_locked(struct exi_half *h, bool kernel)

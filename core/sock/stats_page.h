@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The page of counters of a process, as exs stat finds it: its layout is in
- * docs/design/stats.md, which has the argument of the order, too. */
+/* The page of counters of a process, as exs stat finds it. docs/design/stats.md
+ * has its layout, and the argument of the order. */
 #ifndef EXI_CORE_SOCK_STATS_PAGE_H
 #define EXI_CORE_SOCK_STATS_PAGE_H
 
@@ -14,7 +14,8 @@
 #define EXI_STATS_LINE	  64u
 #define EXI_STATS_AREAS	  16u
 #define EXI_STATS_FIRST	  4096u /* entries of the first area */
-/* A process that may have fewer descriptors keeps them all: it has no page. */
+/* A process that may have fewer descriptors than this has no page, and keeps
+ * all its descriptors. */
 #define EXI_STATS_FDS 128u
 
 /* One direction of a connection: what the process that has the page knew when
@@ -54,8 +55,8 @@ struct exi_stats_head {
 	int32_t pid;	/* as its own namespace has it */
 	uint32_t entry_bytes;
 	uint64_t entries_at; /* in the first area */
-	/* By descriptor: a byte that is 0, or 1 and the role of a connection
-	 * that the kernel serves still and that has no entry. */
+	/* One byte for each descriptor: 0, or 1 and the role of a connection
+	 * that the kernel still serves and that has no entry. */
 	uint64_t young_at;
 	uint64_t young_bytes;
 	uint64_t born; /* CLOCK_MONOTONIC ns */
@@ -63,19 +64,19 @@ struct exi_stats_head {
 	_Atomic uint32_t entries_high;
 	_Atomic uint32_t young_high;
 	_Atomic uint32_t unlisted; /* connections for which there was no room */
-	uint32_t ring_bytes;	   /* a ring of ours may become so large */
+	uint32_t ring_bytes;	   /* the size to which a ring may grow */
 	uint64_t upgrade_bytes;	   /* of EXS_UPGRADE; UINT64_MAX: never */
 	/* The inode of each area but the first; 0: there is none. Area n has as
 	 * many entries as all before it. */
 	_Atomic uint64_t areas[EXI_STATS_AREAS];
 	char library[32]; /* the version of libexs */
-	/* Of the connections that are over; by enum exi_dir. */
+	/* Totals of the connections that are over; by enum exi_dir. */
 	_Atomic uint64_t ended;
 	_Atomic uint64_t ended_bytes[2];
 	_Atomic uint64_t ended_fabric_bytes[2];
 	_Atomic uint64_t ended_moves[2];
-	/* The inode of the pipe through which something is asked for, 0: there
-	 * is none; and the last answer (exi_stats_answer()). */
+	/* The inode of the pipe for requests, 0: there is none; and the last
+	 * answer (exi_stats_answer()). */
 	uint64_t control;
 	_Atomic uint64_t answer_token;
 	_Atomic int64_t answer;
@@ -85,7 +86,7 @@ struct exi_stats_head {
 	uint64_t text_bytes;
 };
 
-/* What is asked for through the pipe: written at once, so that those of several
+/* A request through the pipe: written at once, so that those of several
  * processes do not mix. */
 struct exi_control_ask {
 	uint64_t magic;
@@ -105,8 +106,8 @@ enum exi_control {
 	EXI_CONTROL_DOWN,    /* to TCP; answers how many connections go */
 	EXI_CONTROL_UP,	     /* not any more; answers how many */
 	EXI_CONTROL_REPORT,  /* answers how many bytes of text there are */
-	/* A capture (capture.h) is to begin; it does: of connections with this
-	 * descriptor, and this port as value, if it is not 0. */
+	/* A capture (capture.h) is to begin; it begins: of connections with
+	 * this descriptor, and with value as port, if it is not 0. */
 	EXI_CONTROL_OFFER,
 	EXI_CONTROL_CAPTURE,
 };

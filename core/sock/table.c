@@ -108,7 +108,7 @@ void exi_sock_put(int fd, struct exi_sock *sk)
 
 static _Atomic bool named_calls;
 
-/* Whether the connection stays on TCP: no meeting is under way, and none will
+/* Whether the connection stays on TCP: no handshake is under way, and none will
  * be. The link lock is held. */
 static bool stays_on_tcp_locked(struct exi_sock *sk)
 {
@@ -217,7 +217,7 @@ void exi_sock_unlist_locked(struct exi_sock *sk)
 	exi_unlock(&exi_table_pool_lock);
 }
 
-/* EXS_REQUIRE: a connection that will not get there says so and fails. */
+/* EXS_REQUIRE: a connection that will not get there logs that and fails. */
 static void check_require(struct exi_sock *sk, int reason)
 {
 	const char *require = exi_config()->require;
@@ -255,8 +255,8 @@ void exi_sock_reason(struct exi_sock *sk, int reason)
 	struct exi_shared *sh = sk->sh;
 	uint32_t was = atomic_load(&sh->reason);
 
-	/* A peer's violation breaks the connection, and is set after that: what
-	 * other threads find to have ended then is a consequence. */
+	/* A peer's violation breaks the connection, and is set after that: an
+	 * end that other threads find then is a consequence. */
 	do {
 		if (was == EXS_X_REASON_PROTOCOL &&
 		    atomic_load(&sh->half[EXI_RX].broken))

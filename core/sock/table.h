@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* A socket of the library: a kernel descriptor, and what is known about it.
  *
- * Found by descriptor number in a flat array, without a lock. Memory of
- * sockets is never given back, so a stale pointer may be locked: every user
- * takes the lock of a direction and then looks whether the socket is still the
+ * Sockets are found by descriptor number in a flat array, without a lock. Their
+ * memory is never given back, so a stale pointer may be locked: every user
+ * takes the lock of a direction and then checks that the socket is still the
  * descriptor's (exi_sock_lock()).
  *
- * What forked processes must agree on (modes, cursors, counters, locks) is in
- * struct exi_shared, in memory they share; pointers are each process's own.
+ * State on which forked processes must agree (modes, cursors, counters, locks)
+ * is in struct exi_shared, in memory that they share; pointers are each
+ * process's own.
  *
  * Lock order: link, half RX, half TX, queue. No lock is held over a sleep. */
 #ifndef EXI_CORE_SOCK_TABLE_H
@@ -47,7 +48,7 @@ enum exi_mode {
 	EXI_MODE_BACK = 4, /* receiver: reads TCP, the ring's rest in reserve */
 };
 
-/* What comes next on TCP of a direction that left a fabric which failed. */
+/* What comes next on TCP in a direction that left a failed fabric. */
 enum exi_resume_state {
 	EXI_RESUME_NONE = 0,
 	EXI_RESUME_AWAITED = 1, /* a record, or the stream since then */
@@ -80,9 +81,9 @@ struct exi_framing {
 };
 
 /* The peer violated the protocol, or bytes are lost for ever: a reset. Each
- * direction reports it once and is at its end then. A reset is set without the
- * lock, and one that was reported is not reported again: so it is not one of
- * the errors in err. */
+ * direction reports the reset once, and then is at its end. A reset is set
+ * without the lock, and is not reported twice, so it is not one of the errors
+ * in err. */
 enum exi_broken {
 	EXI_BROKEN_NOT,
 	EXI_BROKEN_UNTOLD,
@@ -246,7 +247,7 @@ struct exi_shared {
 	_Alignas(EXI_LINE) unsigned char fabric[768];
 };
 
-/* What a direction belongs to. */
+/* The shared part that a direction belongs to. */
 static inline struct exi_shared *exi_half_shared(struct exi_half *h,
 						 enum exi_dir dir)
 {
@@ -275,7 +276,8 @@ struct exi_sock {
 	struct exi_shared *sh;
 	const struct exi_base *base; /* the kind of its kernel's stream */
 	struct exi_conn *tcp;
-	/* Null until met; TX and RX lock to change, family.h looks without. */
+	/* Null until met; changed with TX and RX lock, read by family.h
+	 * without. */
 	struct exi_conn *fab;
 	_Atomic enum exi_role role;
 	int family;
@@ -306,11 +308,11 @@ struct exi_sock {
 	 * for before the fabric goes. Until then neither the socket nor its
 	 * shared part is another's. */
 	_Atomic uint32_t lookers[2];
-	/* Which waiters asked the peer for a wake-up (ready.h), by direction;
-	 * guarded by its half's lock. */
+	/* The waiters that asked the peer for a wake-up (ready.h), by
+	 * direction; guarded by the half's lock. */
 	uint32_t armed[2];
-	/* What is known of O_NONBLOCK, SO_RCVTIMEO and SO_SNDTIMEO, where every
-	 * change of them is seen: enum exi_blocking, above it a count of
+	/* The known state of O_NONBLOCK, SO_RCVTIMEO and SO_SNDTIMEO, where
+	 * every change of them is seen: enum exi_blocking, above it a count of
 	 * changes. */
 	_Atomic uint32_t blocking;
 	_Atomic bool settled; /* on TCP for good, and the kernel counts */
@@ -318,9 +320,9 @@ struct exi_sock {
 	_Atomic bool blocks;  /* O_NONBLOCK was clear when last looked at */
 	/* The port that the socket is connected to; 0: not asked yet. */
 	_Atomic uint16_t peer_port;
+	_Atomic bool times; /* its peer is to report when it sends */
 	/* Counts short sends, and the end of sending: after each of these, a
 	 * waiter for space gets an event, although there was space before. */
-	_Atomic bool times; /* its peer is to say when it sends */
 	_Atomic uint32_t cramped;
 	/* Counts the messages of the link that were read, but for rings. */
 	_Atomic uint32_t said;
@@ -328,8 +330,8 @@ struct exi_sock {
 	/* Forks that had begun before it: they do not count it. */
 	_Atomic uint64_t born;
 	/* It was handed to this process, or its other end to another; guarded
-	 * by link_lock. giver: the socket of who may use it still, or
-	 * EXI_HEIR(), 0: nobody, see handed.h; again, looks: see again.h. */
+	 * by link_lock. giver: the socket of the process that may still use it,
+	 * or EXI_HEIR(); 0: none; see handed.h. again, looks: see again.h. */
 	uint64_t giver;
 	uint32_t looks;
 	bool again;
@@ -378,8 +380,8 @@ struct exi_sock {
 	/* The peer was asked for wake-ups for waits that the shim does not see,
 	 * see unseen.h. */
 	_Atomic bool guarded;
-	/* Somebody was seen to wait for bytes since they come by the ring; the
-	 * lock of EXI_RX guards it. */
+	/* A thread was seen to wait for bytes since they come through the ring;
+	 * guarded by the lock of EXI_RX. */
 	bool awaited;
 	/* The service's words: */
 	uint32_t neglected; /* looks in a row that found bytes and no waiter */
@@ -389,9 +391,9 @@ struct exi_sock {
 	struct exi_list free_node;
 };
 
-/* A waiter for a direction, where no word can be slept on: wake is called for
- * each kick. In the list of its direction, whose lock is held then; it may take
- * itself off. */
+/* A waiter for a direction, where no thread can sleep on a word: wake is called
+ * for each kick. It is in the list of its direction, whose lock is held then;
+ * it may remove itself. */
 struct exi_waiter {
 	void (*wake)(struct exi_waiter *w);
 	struct exi_waiter *next;
@@ -465,15 +467,16 @@ static inline bool exi_sock_is(const struct exi_sock *sk, int fd)
 	int number = atomic_load_explicit(&sk->fd, memory_order_acquire);
 
 	/* A free socket has no number, also for a thread that knows none of its
-	 * numbers. Where the caller knows that fd is one, the second test is
-	 * none. */
+	 * numbers. Where the caller knows that fd is one, the second test costs
+	 * nothing. */
 	return (exi_likely(number == fd) && exi_likely(fd >= 0)) ||
 	       (number >= 0 && (uint32_t)fd < exi_table.size &&
 		atomic_load(&exi_table.names[fd]) == number + 1);
 }
 
-/* The place still has the socket that had this generation, which is not closed.
- * It stays so while a lock of the socket is held; else this is a hint. */
+/* Whether the place still has the socket of this generation, which is not
+ * closed. The answer holds while a lock of the socket is held; otherwise it is
+ * a hint. */
 static inline bool exi_sock_lasts(const struct exi_sock *sk,
 				  uint32_t generation)
 {
@@ -542,23 +545,24 @@ static inline void exi_half_unlock(struct exi_half *h)
 	exi_unlock(&h->lock);
 }
 
-/* Takes the socket and its second numbers out of the table: before a descriptor
- * of it is closed, for from then on the number may be another's, of any kind.
- * Its locks are held. */
+/* Takes the socket and its second numbers out of the table. Called before a
+ * descriptor of it is closed: from then on the number may be another file's, of
+ * any kind. The socket's locks are held. */
 void exi_sock_unlist_locked(struct exi_sock *sk);
 
-/* Forgets the socket of a descriptor that was closed behind the library's
- * back: operations end with EBADF. The generation is from before it was found
- * out: another socket that took its place since, with its number, stays. */
+/* Forgets the socket of a descriptor that was closed behind the library's back:
+ * operations end with EBADF. The generation is from before the close was found
+ * out: another socket that has since taken its place, with its number,
+ * stays. */
 EXI_SHIM void exi_sock_forget(struct exi_sock *sk, int fd, uint32_t generation);
-/* How: the whole end of a socket, which calls what stands on sockets. Once,
- * where the core starts. */
+/* Sets how: forget ends a socket completely, with what stands on sockets.
+ * Called once, where the core starts. */
 void exi_sock_forgets(void (*forget)(struct exi_sock *sk, int fd,
 				     uint32_t generation));
 
-/* Remembers which socket the descriptor is, and later checks whether it still
- * is. A thread that puts another socket in its place calls this before, so that
- * no thread mistakes that socket for a stranger's. */
+/* Remember which socket the descriptor is, and check later whether it still is.
+ * A thread that puts another socket in its place calls exi_sock_exchange()
+ * before, so that no thread mistakes that socket for a stranger's. */
 EXI_SHIM void exi_sock_mark(struct exi_sock *sk, int fd);
 void exi_sock_exchange(struct exi_sock *sk);
 bool exi_sock_current(struct exi_sock *sk, int fd);
@@ -566,7 +570,7 @@ bool exi_sock_current(struct exi_sock *sk, int fd);
 /* Forks that have begun. */
 EXI_SHIM extern _Atomic uint64_t exi_sock_forks;
 
-/* No child was made that has it. */
+/* Whether no child was made that has the socket. */
 static inline bool exi_sock_unforked(const struct exi_sock *sk)
 {
 	return atomic_load_explicit(&sk->born, memory_order_relaxed) ==
@@ -599,13 +603,13 @@ static inline bool exi_loan_in_place(const struct exi_sock *sk,
 	return exi_unlikely(atomic_load(&sk->lent_in_place[dir]));
 }
 
-/* Tells the fabric's peer whether to say when it sends; the lock of EXI_RX is
- * held. */
+/* Asks the fabric's peer to report when it sends, or no longer to; the lock of
+ * EXI_RX is held. */
 void exi_ready_times_locked(struct exi_sock *sk);
 
-/* A number of a sleep that no process ever had. A thread that arms several
- * connections with it looks at all of them when one wakes it, and before that
- * does not let one of them go: then a peer with several of them sends one
+/* Returns a number for a sleep that no process ever had. A thread that arms
+ * several connections with it looks at all of them when one wakes it, and lets
+ * go of none before that; so a peer that has several of them sends one
  * wake-up. */
 EXI_SHIM uint64_t exi_ready_sleep(void);
 
@@ -614,8 +618,9 @@ EXI_SHIM uint64_t exi_ready_sleep(void);
  * time. */
 EXI_SHIM int exi_ready_bell(struct exi_sock *sk, int fd);
 
-/* A connection has met its peer's library: called before any direction can be
- * switched, with its link lock held. Set once, before the first connection. */
+/* Called when a connection has met its peer's library, before any direction can
+ * be switched, with its link lock held. Set once, before the first
+ * connection. */
 EXI_SHIM extern void (*exi_ready_met)(struct exi_sock *sk);
 
 #define EXI_TABLE_MAX	     (1u << 24)
@@ -630,7 +635,7 @@ struct exi_table_slab {
 	uint32_t hint;
 };
 
-/* A plain store: what publishes the socket publishes the member. */
+/* A plain store: publishing the socket publishes the member. */
 #define EXI_TABLE_RESET(a, v) atomic_store_explicit(a, v, memory_order_relaxed)
 
 /* The id of the thread that hands connections over at exit; 0: none. */

@@ -74,8 +74,8 @@ enum {
 
 #define PROTOCOL_MPTCP 262 /* IPPROTO_MPTCP, which old headers lack */
 
-/* Looks at counts that must be of one moment: with traffic both ways, where
- * calls are slow, nine of ten are in vain. */
+/* How often to read counts that must be of one moment: with traffic both ways,
+ * and slow calls, nine of ten reads are in vain. */
 #define TRIES 1000
 
 static int tcp_info(int fd, struct tcp_info *ret)
@@ -98,10 +98,10 @@ static uint64_t bytes_begun(const struct tcp_info *i)
 	       i->tcpi_notsent_bytes;
 }
 
-/* Two counts of the bytes ever written to TCP, of one moment: what was
- * acknowledged and what waits for that, and what was or will be sent, which
- * bytes_begun() has of *ret. The end that connected counts its SYN in the
- * first. */
+/* Two counts of the bytes ever written to TCP, at one moment: the acknowledged
+ * and unacknowledged bytes (*ret_acked), and the bytes that were or will be
+ * sent, which bytes_begun() computes from *ret. The end that connected counts
+ * its SYN in the first. */
 static int counts_written(int fd, uint64_t *ret_acked, struct tcp_info *ret)
 {
 	struct tcp_info before, after;
@@ -138,15 +138,15 @@ static int bytes_written(struct exi_sock *sk, uint64_t *ret)
 }
 
 /* The kernel counts a FIN as a byte received, and as one unread until the end
- * was told. One that came ahead of its SWITCH must not count. */
+ * was reported. One that came ahead of its SWITCH must not count. */
 static unsigned int fin_received(uint8_t state)
 {
 	return state == TCP_CLOSE_WAIT || state == TCP_LAST_ACK ||
 	       state == TCP_CLOSING || state == TCP_TIME_WAIT;
 }
 
-/* The queue is asked from sock_diag: SIOCINQ stops at an urgent mark, also when
- * the urgent byte itself was read. */
+/* The length of the queue comes from sock_diag: SIOCINQ stops at an urgent
+ * mark, also when the urgent byte itself was read. */
 static int unread_bytes(int fd, uint32_t *ret)
 {
 	struct exi_tuple t;
@@ -155,9 +155,9 @@ static int unread_bytes(int fd, uint32_t *ret)
 	return err ? err : exi_proof_unread(&t, ret);
 }
 
-/* Bytes ever read from TCP that was reset, of which so many were written: what
- * is unread stays, but sock_diag knows the connection no more. SIOCINQ leaves a
- * FIN out; that it was counted shows in one byte too many. */
+/* Bytes ever read from TCP that was reset, to which the peer wrote `written`
+ * bytes: what is unread stays, but sock_diag no longer knows the connection.
+ * SIOCINQ leaves a FIN out; if it was counted, there is one byte too many. */
 static int bytes_read_reset(int fd, uint64_t received, uint64_t written,
 			    uint64_t *ret)
 {
@@ -199,8 +199,8 @@ static int bytes_read(struct exi_sock *sk, uint64_t written, uint64_t *ret)
 	return -EAGAIN;
 }
 
-/* A FIN that was not sent yet, as one that waits its turn behind bytes or for
- * the pace of BBR, counts as a byte that was not. */
+/* A FIN that was not sent yet, since it waits behind bytes or for the pace of
+ * BBR, counts as a byte that was not sent. */
 static unsigned int fin_waits(const struct tcp_info *i)
 {
 	return i->tcpi_notsent_bytes &&
@@ -229,8 +229,8 @@ static int counts_closed(struct exi_sock *sk, uint64_t *ret_rx,
 	return 0;
 }
 
-/* Bytes ever read where sock_diag is denied, or the kernel has none: too many
- * while an urgent mark lies ahead. */
+/* Bytes ever read, for a process that may not use sock_diag or a kernel without
+ * it: too many while an urgent mark lies ahead. */
 static int bytes_read_by_siocinq(int fd, uint64_t *ret)
 {
 	struct tcp_info i;
@@ -323,10 +323,10 @@ static int forbidden(int fd)
 	return exi_base_forbidden(fd);
 }
 
-/* What Nagle, a cork or MSG_MORE holds back; the options are as they were
- * afterwards. TCP_NODELAY flushes, tcp(7), also what is corked; and what the
- * window holds back goes out corked or not until something else is queued
- * behind it. */
+/* Sends what Nagle, a cork or MSG_MORE holds back, and restores the options.
+ * TCP_NODELAY flushes corked bytes, too (tcp(7)); and bytes that the window
+ * holds back go out, corked or not, until something else is queued behind
+ * them. */
 static int push(int fd)
 {
 	int nodelay = 0, on = 1, off = 0, held = 0;

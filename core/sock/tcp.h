@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What the kernel says of the stream beneath a connection, whatever its kind;
- * base.h has what each kind answers for itself. */
+/* What the kernel reports about the stream beneath a connection, of any kind;
+ * base.h has the questions that each kind answers for itself. */
 #ifndef EXI_CORE_SOCK_TCP_H
 #define EXI_CORE_SOCK_TCP_H
 

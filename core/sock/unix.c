@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The stream beneath a connection where it is a UNIX socket. What was sent is
- * in the receiver's queue before the call returns: nothing is on its way, and
- * what is unread there says where a switch begins. See docs/design/unix.md. */
+/* The stream beneath a connection where it is a UNIX socket. The bytes of a
+ * send are in the receiver's queue before the call returns: nothing is on its
+ * way, and the unread bytes there determine where a switch begins. See
+ * docs/design/unix.md. */
 #include <errno.h>
 #include <limits.h>
 #include <linux/sockios.h>
@@ -46,8 +47,8 @@ static int forbidden(int fd)
 	return exi_base_forbidden(fd);
 }
 
-/* Neither the numbers of the inodes nor the names tell: accept(2) makes its end
- * before anybody connects. */
+/* Neither the inode numbers nor the names show which end connected: accept(2)
+ * makes its end before a client connects. */
 static enum exi_role role_of(int fd)
 {
 	return EXI_ROLE_NONE;
@@ -83,7 +84,7 @@ static int push(int fd)
 	return 0;
 }
 
-/* What SO_SNDBUF becomes at most, without privilege. */
+/* The largest SO_SNDBUF without privilege. */
 static uint32_t room(void)
 {
 	static _Atomic uint32_t known;
@@ -105,7 +106,7 @@ static uint32_t room(void)
 }
 
 /* A program may send all that its socket has room for usually, half of what is
- * the most, before anybody reads: so the ring is no smaller, or a send that
+ * the most, before the peer reads: so the ring is no smaller, or a send that
  * never waits in the kernel would. */
 uint32_t exi_unix_ring(uint32_t most_room)
 {
@@ -118,8 +119,8 @@ uint32_t exi_unix_ring(uint32_t most_room)
 
 #define LAST 16640 /* what the last message may be charged for a byte */
 
-/* What a ring has, the kernel charges with a sixteenth more (drain.c makes
- * messages so), and what lies in the queue it has charged already. */
+/* For the bytes of a ring, the kernel charges a sixteenth more (drain.c makes
+ * messages so), and the bytes in the queue it has charged already. */
 int64_t exi_unix_beside(uint32_t most_room, uint32_t ring)
 {
 	return (int64_t)most_room - ring - ring / 16 - LAST;

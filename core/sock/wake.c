@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Waking whoever waits for a socket. */
+/* Waking the threads and processes that wait for a socket. */
 #include "core/sock/wake.h"
 
 #include <errno.h>
@@ -47,8 +47,8 @@ void exi_family_tell_all(struct exi_sock *sk)
 {
 	int saved = errno;
 
-	/* The write comes after the change that it tells of, and before the
-	 * look of the process that it wakes. */
+	/* The write comes after the change that it reports, and before the look
+	 * of the process that it wakes. */
 	if (!exi_holders_alone(&sk->sh->holders))
 		eventfd_write(atomic_load(&told_fd), 1);
 	errno = saved;

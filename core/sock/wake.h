@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Waking whoever waits for a socket. */
+/* Waking the threads and processes that wait for a socket. */
 #ifndef EXI_CORE_SOCK_WAKE_H
 #define EXI_CORE_SOCK_WAKE_H
 
@@ -12,8 +12,8 @@
 #include "core/sock/table.h"
 
 /* A child may be forked that uses a fabric of this process: makes the
- * descriptor by which all of them are told, while there are descriptors. Link
- * locks may be held. */
+ * descriptor that notifies all of them, while there are descriptors. Link locks
+ * may be held. */
 void exi_family_expect(void);
 /* Makes other processes that wait for the connection look again. Any locks of
  * the socket may be held. */
@@ -25,12 +25,12 @@ static inline void exi_family_tell(struct exi_sock *sk)
 		exi_family_tell_all(sk);
 }
 
-/* Resets the connection and hangs up, where bytes would be missing otherwise,
- * and says why. One of the socket's locks is held, any of them: without one
- * another thread may close it meanwhile, and the number, and the place, be
- * another connection's. */
+/* Resets the connection and hangs up, where bytes would otherwise be missing,
+ * and logs why. Any one of the socket's locks is held: without one, another
+ * thread may close the socket meanwhile, and its number and place be another
+ * connection's. */
 EXI_SHIM void exi_link_reset(struct exi_sock *sk, int reason, const char *what);
-/* exi_link_reset() because the peer broke the protocol. */
+/* exi_link_reset() because the peer violated the protocol. */
 void exi_link_violation(struct exi_sock *sk, const char *what);
 
 /* Puts a waiter onto the list, and takes it off; the direction's lock is held.
@@ -39,22 +39,23 @@ EXI_SHIM void exi_sock_wait_locked(struct exi_sock *sk, enum exi_dir dir,
 				   struct exi_waiter *w);
 EXI_SHIM void exi_sock_unwait_locked(struct exi_sock *sk, enum exi_dir dir,
 				     struct exi_waiter *w);
-/* exi_sock_wait_locked() for a waiter by which nobody was seen to wait yet: it
- * is idle until the caller clears that, with the direction's lock held. */
+/* exi_sock_wait_locked() for a waiter by which no thread was seen to wait yet:
+ * it is idle until the caller clears that, with the direction's lock held. */
 EXI_SHIM void exi_sock_idle_locked(struct exi_sock *sk, enum exi_dir dir,
 				   struct exi_waiter *w);
-/* How many idle waiters the direction has, of which each is among its lookers,
- * too; its lock is held. */
+/* The number of the direction's idle waiters, each of which also counts as a
+ * looker; its lock is held. */
 uint32_t exi_sock_idlers_locked(const struct exi_sock *sk, enum exi_dir dir);
 
-/* Keeps a thread from being told of what the process has ended, where the
- * process ends: the thread sleeps for ever. */
+/* Keeps a thread from seeing what the process has ended while it exits: the
+ * thread sleeps for ever. */
 void exi_sock_outlive(void);
 
-/* Changes of state: wakes every sleeper of the direction, in any process. */
+/* The state has changed: wakes every sleeper of the direction, in any
+ * process. */
 void exi_sock_wake_all(struct exi_sock *sk, enum exi_dir dir);
 
-/* The peer's doorbell was heard: wakes the waiters of the direction, and not
+/* The peer rang the doorbell: wakes the waiters of the direction, but not
  * threads that sleep on words. */
 EXI_SHIM void exi_sock_wake_waiters(struct exi_sock *sk, enum exi_dir dir);
 

@@ -11,11 +11,11 @@
 
 struct exi_sock;
 
-/* The watch runs, or never does. */
+/* True: the watch runs, or never will. */
 extern _Atomic bool exi_unseen_watching;
 void exi_unseen_watch(void);
 
-/* A direction came to be received from a fabric, or a wait for it ended. */
+/* A direction is now received from a fabric, or a wait for it ended. */
 static inline void exi_unseen_restart(void)
 {
 	if (exi_unlikely(!atomic_load_explicit(&exi_unseen_watching,
@@ -23,7 +23,7 @@ static inline void exi_unseen_restart(void)
 		exi_unseen_watch();
 }
 
-/* The peer's doorbell was heard. */
+/* The peer rang the doorbell. */
 void exi_unseen_bell(struct exi_sock *sk);
 
 /* When the service calls exi_unseen_tick() next (ns); UINT64_MAX: never. */

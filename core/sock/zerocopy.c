@@ -24,7 +24,7 @@ void exi_zerocopy_clear(struct exi_zerocopy *z)
 	z->rests = false;
 }
 
-/* Takes out the runs that are told, and says what remains. */
+/* Removes the runs that were reported, and updates the state. */
 static void tidy(struct exi_zerocopy *z)
 {
 	uint32_t state = z->rests ? EXI_ZEROCOPY_DUE : 0, i, n = 0;
@@ -40,8 +40,8 @@ static void tidy(struct exi_zerocopy *z)
 	atomic_store(&z->state, state);
 }
 
-/* Whether the next send of a kind goes on with the newest run. What came
- * between may have been told, and be gone. */
+/* Whether the next send of a kind continues the newest run. What came between
+ * may have been reported, and be gone. */
 static bool goes_on(const struct exi_zerocopy *z, bool copied)
 {
 	const struct exi_zerocopy_run *r;
@@ -58,8 +58,8 @@ bool exi_zerocopy_has_room(const struct exi_zerocopy *z)
 }
 
 /* n more sends of a kind. A copied one always has a place: the kernel's leave
- * one. Sends of the kernel's that find none were made unseen, or while others
- * were copied; they are told as if they came last. */
+ * one. Sends of the kernel's that find none were not intercepted, or made while
+ * others were copied; they are reported as if they came last. */
 static void add(struct exi_zerocopy *z, bool copied, uint32_t n)
 {
 	uint32_t most = EXI_ZEROCOPY_RUNS - !copied;

@@ -45,7 +45,7 @@ struct exi_zerocopy {
 	_Atomic uint32_t state; /* the bits above; without the lock: a hint */
 	uint32_t next;		/* the program's number of the next send */
 	uint32_t kernel;	/* the kernel's */
-	/* the kernel's that were reported before they returned */
+	/* the kernel's sends that were reported before they returned */
 	uint32_t early;
 	/* some of the kernel's last range is not reported yet: */
 	bool rests;
@@ -70,8 +70,8 @@ void exi_zerocopy_clear(struct exi_zerocopy *z);
  * between the kinds is limited, and one place is reserved for a copied send. */
 bool exi_zerocopy_has_room(const struct exi_zerocopy *z);
 
-/* A send returned that moved something: the kernel carried it; it was
- * copied. */
+/* A send that moved something returned: the kernel carried it (by_kernel), or
+ * it was copied (copied). */
 void exi_zerocopy_by_kernel(struct exi_zerocopy *z);
 void exi_zerocopy_copied(struct exi_zerocopy *z);
 

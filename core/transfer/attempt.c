@@ -100,7 +100,7 @@ ssize_t exi_attempt_recv_over_locked(struct exi_sock *sk, struct exi_half *h,
 			return exi_half_recv_ended_locked(sk, h);
 	}
 	if (over)
-		/* What came before that is read first. */
+		/* Bytes that came before that are read first. */
 		flags &= ~EXI_MSG_POLLED;
 	n = sk->fab->ops->recv(sk->fab, buf, len, flags);
 	if (n > 0 && !(flags & MSG_PEEK))
@@ -199,7 +199,7 @@ static int before_tcp_locked(struct exi_sock *sk, struct exi_half *h, int flags)
 }
 
 /* Bytes are about to go over TCP: a peer that has met this end, and wants to
- * know when, is told before. */
+ * know when, is informed before. */
 static void say_when(struct exi_sock *sk, const struct exi_half *h)
 {
 	if (exi_unlikely(sk->fab && sk->fab->bell >= 0 &&
@@ -240,8 +240,8 @@ ssize_t exi_flow_try_send_locked(struct exi_sock *sk, struct exi_half *h,
 	return exi_attempt_send_tcp_locked(sk, h, buf, len, flags);
 }
 
-/* Several pieces for the fabric, which takes one buffer: what other threads
- * send does not come between those of a short call. */
+/* Several pieces for the fabric, which takes one buffer: bytes that other
+ * threads send do not come between the pieces of a short call. */
 static ssize_t try_gathered_locked(struct exi_sock *sk, struct exi_half *h,
 				   struct exi_pieces *p)
 {
@@ -320,12 +320,12 @@ ssize_t exi_attempt_recv_ring_locked(struct exi_sock *sk, struct exi_half *h,
 	return exi_recv_ring_locked(sk, h, buf, len, flags);
 }
 
-/* The kernel knows, also of what others read who have the descriptor, but for
- * one byte that may be a FIN. Where the kernel may not be asked any more, or
- * another host's bytes are between, the count is what was read here. The kernel
- * counts nothing on a UNIX socket: if other processes may have read there, all
- * of the rest counts as read, which is so unless the peer died while it sent
- * it. */
+/* The kernel knows, including what other processes with the descriptor read,
+ * except for one byte that may be a FIN. Where the kernel may not be asked any
+ * more, or another host's bytes are between, the count is what was read here.
+ * The kernel counts nothing on a UNIX socket: if other processes may have read
+ * there, all of the rest counts as read, which is so unless the peer died while
+ * it sent it. */
 int64_t exi_attempt_came_back_locked(struct exi_sock *sk,
 				     const struct exi_half *h)
 {
@@ -340,8 +340,8 @@ int64_t exi_attempt_came_back_locked(struct exi_sock *sk,
 		       : here;
 }
 
-/* TCP ended while the peer was sending the ring's rest over it: what did not
- * come is still in the ring, behind what did. */
+/* TCP ended while the peer was sending the ring's rest over it: the bytes that
+ * did not come are still in the ring, behind those that did. */
 static ssize_t back_to_ring_locked(struct exi_sock *sk, struct exi_half *h,
 				   void *buf, size_t len, int flags,
 				   ssize_t end)
@@ -438,10 +438,10 @@ static ssize_t get_tcp(struct exi_sock *sk, struct exi_pieces *p, size_t most,
 	return sk->tcp->kops->recvv(sk->tcp, v, n, flags);
 }
 
-/* The peer has closed, and what it did not read may have been in a ring. One
- * that only ended its sending still reads there; and where this end has shut
- * the stream down, too, the stream does not tell these from each other: the
- * link hangs up when the peer closes. */
+/* The peer has closed, and what it did not read may have been in a ring. A peer
+ * that only ended its sending still reads there. If this end has shut the
+ * stream down, too, the stream does not distinguish the two cases, but the link
+ * does: it hangs up when the peer closes. */
 static bool is_cut_locked(struct exi_sock *sk, struct exi_half *h)
 {
 	struct exi_half *tx = &sk->sh->half[EXI_TX];
@@ -501,12 +501,12 @@ ssize_t exi_attempt_recv_tcp_locked(struct exi_sock *sk, struct exi_half *h,
 	if (h->broken)
 		return exi_half_tell_broken_locked(sk, h);
 	/* A SWITCH that was sent before it may still lie in the link, or, from
-	 * another host, be on its way: the service asks. */
+	 * another host, be on its way: the service asks the peer. */
 	h->end_seen = 1;
 	if (n == 0 && exi_resume_early_end_locked(sk))
 		return -EAGAIN;
 	if (!exi_resume_end_counts_locked(sk)) {
-		/* The kernel tells an error once: the error is kept. */
+		/* The kernel reports an error once: the error is kept. */
 		h->err = n < 0 ? (int)-n : 0;
 		return -ESTALE;
 	}
@@ -523,7 +523,7 @@ ssize_t exi_attempt_recv_tcp_locked(struct exi_sock *sk, struct exi_half *h,
 	return n;
 }
 
-/* The last bytes of TCP were read: what follows is in the ring. */
+/* The last bytes of TCP were read: the next ones are in the ring. */
 static ssize_t recv_behind_locked(struct exi_sock *sk, struct exi_half *h,
 				  struct exi_pieces p, ssize_t n, int flags)
 {

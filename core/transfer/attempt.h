@@ -12,17 +12,16 @@ struct exi_half;
 struct exi_pieces;
 struct exi_sock;
 
-/* One attempt, locked: bytes, 0 for the end, or -errno; -EAGAIN: wait, -ESTALE:
- * read the link, -EREMOTE: ask the other processes for the connection; then try
- * again. */
+/* One attempt, with the direction's lock held. Returns a number of bytes, 0 for
+ * the end, or -errno. -EAGAIN: wait; -ESTALE: read the link; -EREMOTE: ask the
+ * other processes for the connection; then try again. */
 ssize_t exi_flow_try_send_locked(struct exi_sock *sk, struct exi_half *h,
 				 const void *buf, size_t len, int flags);
 ssize_t exi_flow_try_recv_locked(struct exi_sock *sk, struct exi_half *h,
 				 void *buf, size_t len, int flags);
 
-/* One attempt with several pieces, of which as many are moved as one attempt
- * takes: what other threads send does not come between those of a short
- * call. */
+/* One attempt with several pieces; it moves as many as one attempt takes. Bytes
+ * that other threads send do not come between the pieces of a short call. */
 ssize_t exi_attempt_send_pieces_locked(struct exi_sock *sk, struct exi_half *h,
 				       struct exi_pieces *p, int flags);
 ssize_t exi_attempt_recv_pieces_locked(struct exi_sock *sk, struct exi_half *h,
@@ -32,23 +31,23 @@ ssize_t exi_attempt_recv_pieces_locked(struct exi_sock *sk, struct exi_half *h,
  * leave it. -EAGAIN. */
 ssize_t exi_attempt_recv_unfit_locked(struct exi_sock *sk, struct exi_half *h);
 
-/* A send found that the peer is gone: n is what it returned, and nobody takes
- * bytes from the ring any more. Notes that, and gives the bytes to TCP if TCP
- * knows it, too. The result of that send, else n. TX lock held. */
+/* A send that returned n found that the peer is gone: no process takes bytes
+ * from the ring any more. Notes that, and sends the bytes over TCP if TCP knows
+ * it, too. Returns the result of that send, otherwise n. TX lock held. */
 ssize_t exi_attempt_send_unheard_locked(struct exi_sock *sk, struct exi_half *h,
 					const void *buf, size_t len, ssize_t n);
 
 /* What exi_send_ring_locked() does where something is in the way: the end, an
- * error, or the peer is gone. And where the fabric said n, which is no bytes.
- * Out of line, as most sends go. TX lock held. */
+ * error, or a peer that is gone; and where the fabric returned n, which is no
+ * bytes. Out of line, since most sends succeed. TX lock held. */
 ssize_t exi_attempt_send_barred_locked(struct exi_sock *sk, struct exi_half *h,
 				       const void *buf, size_t len);
 ssize_t exi_attempt_send_failed_locked(struct exi_sock *sk, struct exi_half *h,
 				       ssize_t n);
 
-/* What exi_recv_ring_locked() does where the peer is gone, has said the end by
- * TCP, or broke the direction. And where the fabric, asked for len bytes, said
- * n, which is none, nor -EAGAIN. RX lock held. */
+/* What exi_recv_ring_locked() does where the peer is gone, has sent the end
+ * over TCP, or broke the direction; and where the fabric, asked for len bytes,
+ * returned n, which is neither bytes nor -EAGAIN. RX lock held. */
 ssize_t exi_attempt_recv_over_locked(struct exi_sock *sk, struct exi_half *h,
 				     void *buf, size_t len, int flags);
 ssize_t exi_attempt_recv_failed_locked(struct exi_sock *sk, struct exi_half *h,
@@ -61,8 +60,8 @@ ssize_t exi_attempt_send_ring_locked(struct exi_sock *sk, struct exi_half *h,
 
 /* One attempt in the ring for several pieces, which are written side by side
  * into one record: one look at the peer for all. At most EXI_ATTEMPT_TOGETHER
- * bytes; of a fabric that has no room to write them into,
- * exi_attempt_together() says fewer. TX lock held. */
+ * bytes; exi_attempt_together_locked() returns fewer for a fabric that has no
+ * room to write them into. TX lock held. */
 #define EXI_ATTEMPT_TOGETHER 8192
 #define EXI_ATTEMPT_COPIED   2048
 ssize_t exi_attempt_send_together_locked(struct exi_sock *sk,
@@ -82,15 +81,15 @@ ssize_t exi_attempt_send_tcp_locked(struct exi_sock *sk, struct exi_half *h,
 ssize_t exi_attempt_recv_ring_locked(struct exi_sock *sk, struct exi_half *h,
 				     void *buf, size_t len, int flags);
 
-/* How many bytes of a ring's rest were read from TCP, to which the direction
- * was given back. Less than 0: so many bytes that precede the ring were not. RX
- * lock held. */
+/* Returns how many bytes of a ring's rest were read from TCP, to which the
+ * direction was given back. Negative: that many bytes that precede the ring
+ * were not read. RX lock held. */
 int64_t exi_attempt_came_back_locked(struct exi_sock *sk,
 				     const struct exi_half *h);
 
 /* One attempt on TCP, into the next pieces of p, with the flags of recv(2).
  * Results as of exi_flow_try_recv_locked(); -ESTALE: the link must be read
- * before the end can be told. RX lock held. */
+ * before the end can be reported. RX lock held. */
 ssize_t exi_attempt_recv_tcp_locked(struct exi_sock *sk, struct exi_half *h,
 				    struct exi_pieces *p, int flags);
 

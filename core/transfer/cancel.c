@@ -43,8 +43,8 @@ static int cancel_some(struct exi_sock *sk, enum exi_dir dir,
 	int n = 0;
 
 	exi_lock(&h->lock);
-	/* Acquire: pairs with exi_sock_make(). What is forgotten has none, and
-	 * with its lock held no other comes in its place. */
+	/* Acquire: pairs with exi_sock_make(). A forgotten socket has none, and
+	 * with its lock held no other socket takes its place. */
 	if (atomic_load_explicit(&sk->fd, memory_order_acquire) < 0 ||
 	    exi_sock_shared(sk) != sh) {
 		exi_unlock(&h->lock);
@@ -100,7 +100,7 @@ static bool in_flight(struct exi_sock *sk)
 	return ret;
 }
 
-/* What a peer has to let go of, or to take. */
+/* Operations that a peer must release, or take. */
 #define STOP_NS 5000000000u
 
 void exi_flow_stop(struct exi_sock *sk)

@@ -16,8 +16,8 @@ struct exi_sock;
 int exi_flow_cancel(struct exi_sock *sk, enum exi_dir dir, bool any,
 		    exs_ahandle_t a);
 
-/* Those whose deadline is not after now; *next becomes when that of the others
- * comes, if it is sooner. */
+/* Cancels operations whose deadline is not after now; *next becomes the
+ * earliest deadline of the others, if that is sooner. */
 void exi_flow_expire(struct exi_sock *sk, enum exi_dir dir, uint64_t now,
 		     uint64_t *next);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The drain: bytes that the fabric holds are sent over TCP. */
+/* The drain: sending over TCP the bytes that the fabric holds. */
 #include "core/transfer/drain.h"
 
 #include <errno.h>
@@ -30,11 +30,12 @@ static int not_drained_locked(struct exi_sock *sk, ssize_t err)
 }
 
 /* Sends what comes next over the kernel's stream: how many bytes, 0 when there
- * are none. Where each call is a message, many small runs make one, and a large
- * one makes several: the kernel charges 768 bytes for the smallest message, and
- * a message's memory is a power of two, so it would not have room for a full
- * ring of runs as they are. So made, the messages of a ring are charged at most
- * a sixteenth more than its size, and one message; unix.c relies on that. */
+ * are none. Where each call makes a message, many small runs make one message,
+ * and a large run makes several: the kernel charges 768 bytes for the smallest
+ * message, and a message's memory is a power of two, so the kernel would not
+ * have room for a full ring of unchanged runs. Made in this way, the messages
+ * of a ring are charged at most a sixteenth more than its size, and one
+ * message; unix.c relies on that. */
 static ssize_t send_runs_locked(struct exi_sock *sk)
 {
 	struct iovec v[RUNS];
@@ -74,8 +75,8 @@ int exi_flow_drain_locked(struct exi_sock *sk)
 		exi_place_reap_locked(sk, EXI_TX);
 	}
 	exi_half_mode_locked(h, EXI_MODE_TCP);
-	/* The drained bytes had arrived at the peer, and do again: TCP sends at
-	 * once. */
+	/* The drained bytes had arrived at the peer once, and must arrive
+	 * again: TCP sends at once. */
 	sk->base->push(sk->tcp->fd);
 	if (h->lingers)
 		setsockopt(sk->tcp->fd, SOL_SOCKET, SO_LINGER, &h->linger,
@@ -88,7 +89,7 @@ int exi_flow_drain_locked(struct exi_sock *sk)
 	return 0;
 }
 
-/* The service goes on with the drain when TCP has room. */
+/* The service continues the drain when TCP has room. */
 int exi_flow_await_drain_locked(struct exi_sock *sk)
 {
 	int ret = exi_service_domain(sk->tcp->domain);

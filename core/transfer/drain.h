@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The drain: bytes that the fabric holds are sent over TCP. */
+/* The drain: sending over TCP the bytes that the fabric holds. */
 #ifndef EXI_CORE_TRANSFER_DRAIN_H
 #define EXI_CORE_TRANSFER_DRAIN_H
 
@@ -8,7 +8,8 @@ struct exi_sock;
 /* One step of sending over TCP what the fabric holds, sends that are lent
  * included: 0 when done, -EAGAIN, -errno. */
 int exi_flow_drain_locked(struct exi_sock *sk);
-/* After -EAGAIN: 0 when the service will go on, -EAGAIN to go on at once. */
+/* After -EAGAIN: 0 if the service will continue, -EAGAIN to continue at
+ * once. */
 int exi_flow_await_drain_locked(struct exi_sock *sk);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Questions to the keeper of a shared connection (family.h). The keeper's
  * address is an abstract datagram name with a random number, and a question
- * must show another number: both are in memory that only the family sees, so a
- * stranger's question does nothing. The answer is the change of the modes,
+ * must contain another number. Both are in memory that only the family sees, so
+ * a stranger's question does nothing. The answer is the change of the modes,
  * which the family shares, and of the kick word, on which the asker sleeps. */
 #include "core/transfer/family.h"
 
@@ -32,7 +32,7 @@
 #include "core/sock/table.h"
 #include "core/transfer/switch.h"
 
-#define STEP_NS	  50000000u /* until it looks whether the keeper lives */
+#define STEP_NS	  50000000u /* until it checks that the keeper lives */
 #define QUESTIONS 4	    /* answered at a time */
 
 struct question {
@@ -51,9 +51,9 @@ static socklen_t name_of(uint64_t keeper, struct sockaddr_un *ret)
 			    (unsigned long long)keeper);
 }
 
-/* The keeper's name is visible to everybody, who can send there, descriptors
- * too. The kernel drops what does not begin with the secret before it comes
- * into the queue, in the call that sends it. */
+/* The keeper's name is visible to every process, and every process can send
+ * there, descriptors too. The kernel drops a message that does not begin with
+ * the secret before it comes into the queue, in the call that sends it. */
 static int hear_family_only(int fd, uint64_t secret)
 {
 	struct sock_filter code[EXI_RIGHTS_FILTER];
@@ -117,7 +117,7 @@ void exi_family_event(void)
 	struct question q;
 	int i;
 
-	/* The rest of the questions is answered the next time: the descriptor
+	/* The remaining questions are answered the next time: the descriptor
 	 * stays readable. */
 	for (i = 0; i < QUESTIONS; i++) {
 		if (recv(keeper_fd, &q, sizeof(q), MSG_DONTWAIT | MSG_TRUNC) <
@@ -151,8 +151,8 @@ static int put(struct exi_shared *sh)
 	return ret;
 }
 
-/* The rings are lost, and nobody can read them any more: every reader and
- * writer is told. */
+/* The rings are lost, and no process can read them any more: every reader and
+ * writer gets an error. */
 static void lost(struct exi_shared *sh)
 {
 	enum exi_dir d;
@@ -167,9 +167,9 @@ static void lost(struct exi_shared *sh)
 	}
 }
 
-/* A mode leaves TCP under its lock and after the fabric was mapped, so who
- * holds the lock and sees such a mode sees a fabric that is mapped here; but a
- * socket that was closed has none, nor a TCP end. */
+/* A mode leaves TCP under its lock and after the fabric was mapped, so a thread
+ * that holds the lock and sees such a mode sees a fabric that is mapped here;
+ * but a closed socket has no fabric, and no TCP end. */
 bool exi_family_confirmed(struct exi_sock *sk)
 {
 	bool ret = false;
@@ -206,7 +206,7 @@ int exi_family_ask_until(struct exi_sock *sk, uint64_t deadline)
 		uint64_t now = exi_now_ns();
 		struct timespec until = exi_ns_timespec(now + STEP_NS);
 
-		/* Closed by all who had it, and another connection's. */
+		/* All processes closed it, and it is another connection's. */
 		if (atomic_load(&sh->use) != use)
 			return -EBADF;
 		if (exi_switch_done(sh))

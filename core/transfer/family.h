@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Processes that share a connection by fork. The one that met the peer's
- * library, the keeper, has the fabric mapped, and its service watches the link;
- * one that was forked off before has neither. When such a process uses the
- * descriptor it asks the keeper, who takes the connection back to TCP, where it
- * stays.
+/* Processes that share a connection by fork. The keeper is the process that met
+ * the peer's library: it has the fabric mapped, and its service watches the
+ * link. A process that was forked off before has neither. When such a process
+ * uses the descriptor, it asks the keeper to take the connection back to TCP,
+ * where it stays.
  *
- * One that was forked off after it has both. Then each message of the link, and
- * so each bell of the peer, is heard by one of those that use the connection;
- * and who waits may be another's thread, asleep in poll(2), which no word in
- * memory wakes. So who hears one, or changes the state, tells the others, by an
- * eventfd that all of them inherited and nobody reads: each write of it is an
- * edge for every process's service, which wakes those that wait there. */
+ * A process that was forked off afterwards has both. Then only one of these
+ * processes hears each message of the link, and so each bell of the peer, while
+ * the thread that waits may be another process's, asleep in poll(2), which no
+ * word in memory wakes. So the process that hears a bell, or changes the state,
+ * notifies the others through an eventfd that all of them inherited and none
+ * reads: each write is an edge for every process's service, which wakes the
+ * threads that wait there. */
 #ifndef EXI_CORE_TRANSFER_FAMILY_H
 #define EXI_CORE_TRANSFER_FAMILY_H
 
@@ -26,8 +27,8 @@
 void exi_family_keep(struct exi_sock *sk);
 
 /* Whether the fabric is in use, and not mapped here: one look without locks,
- * and what it takes for granted is looked at again with them. Between its two
- * loads this process itself may have met the peer. No lock held. */
+ * which is then confirmed with them, since this process itself may have met the
+ * peer between the two loads. No lock held. */
 bool exi_family_confirmed(struct exi_sock *sk);
 static inline bool exi_family_elsewhere(struct exi_sock *sk)
 {
@@ -42,8 +43,8 @@ static inline bool exi_family_elsewhere(struct exi_sock *sk)
 }
 
 /* Has the keeper take the connection back to TCP, and waits for it. 0;
- * -ECONNRESET when the keeper is no more, or not done at the deadline, for its
- * peer is silent or it is itself: what it had is lost. No lock held. */
+ * -ECONNRESET: the keeper is gone, or not done at the deadline because it or
+ * its peer is silent; what it had is lost. No lock held. */
 int exi_family_ask_until(struct exi_sock *sk, uint64_t deadline_ns);
 /* exi_family_ask_until() for a call that waits for this connection alone. */
 int exi_family_ask(struct exi_sock *sk);

@@ -56,8 +56,8 @@ void exi_flow_finish_locked(struct exi_sock *sk, enum exi_dir dir,
 		finish_message_locked(sk, dir, op, err);
 		return;
 	}
-	/* What moved before an error is reported; the error comes next, unless
-	 * it is the operation's own. */
+	/* Bytes that moved before an error are reported; the error comes next,
+	 * unless it is the operation's own. */
 	op->err = op->done	     ? op->err
 		  : err == ECANCELED ? exi_op_cancel_error(op)
 				     : err;
@@ -75,9 +75,9 @@ void exi_finish_in_turn_locked(struct exi_sock *sk, enum exi_dir dir,
 		exi_flow_finish_locked(sk, dir, op, 0);
 }
 
-/* A cancelled operation within a message: what was received is kept for the
- * next receive, what a call has sent the library completes, and an operation of
- * a queue goes on. False: the operation goes on. */
+/* A cancelled operation within a message: received bytes are kept for the next
+ * receive, the library completes a message that a call has begun to send, and
+ * an operation of a queue continues. False: the operation continues. */
 static bool leave_message_locked(struct exi_sock *sk, enum exi_dir dir,
 				 struct exi_op *op)
 {

@@ -8,18 +8,18 @@
 struct exi_op;
 struct exi_sock;
 
-/* Takes the operation off the list and reports it, err after what moved. The
- * direction's lock is held. */
+/* Removes the operation from the list and reports it, with err after the bytes
+ * that moved. The direction's lock is held. */
 void exi_flow_finish_locked(struct exi_sock *sk, enum exi_dir dir,
 			    struct exi_op *op, int err);
 
-/* A cancelled operation is finished or, within a message, goes on. The
+/* Finishes a cancelled operation; within a message, it continues. The
  * direction's lock is held. */
 void exi_flow_cancelled_locked(struct exi_sock *sk, enum exi_dir dir,
 			       struct exi_op *op);
 
-/* Finishes a send whose bytes have all moved, or marks it as sent where sends
- * before it are lent still: events come in the order of the calls. The
+/* Finishes a send whose bytes have all moved, or marks it as sent while sends
+ * before it are still lent: events come in the order of the calls. The
  * direction's lock is held. */
 void exi_finish_in_turn_locked(struct exi_sock *sk, enum exi_dir dir,
 			       struct exi_op *op);

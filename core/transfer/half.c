@@ -73,7 +73,7 @@ bool exi_half_error_waits_locked(struct exi_sock *sk, enum exi_dir dir)
 			return false;
 		c = sk->fab;
 	}
-	/* What TCP lacks may be in the ring. */
+	/* Bytes that TCP lacks may be in the ring. */
 	if (!c || (h->mode == EXI_MODE_BACK && sk->fab) || poll(&p, 1, 0) <= 0)
 		return false;
 	return (p.revents & POLLERR) && (dir == EXI_TX || !c->rops->unread(c));
@@ -107,8 +107,8 @@ bool exi_half_take_cut(struct exi_half *h)
 	       atomic_compare_exchange_strong(&h->cut, &untold, EXI_CUT_TOLD);
 }
 
-/* The kernel of a peer that closed knew of nothing unread: what was unread lay
- * in the ring. */
+/* The kernel of a peer that closed saw no unread bytes: they lay in the
+ * ring. */
 static void cut_locked(struct exi_sock *sk)
 {
 	uint32_t whole = EXI_CUT_NOT;
@@ -160,14 +160,14 @@ int exi_half_send_refused_locked(struct exi_sock *sk, struct exi_half *h)
 	if (atomic_load(&h->broken))
 		return (int)exi_half_tell_broken_locked(sk, h);
 	err = exi_half_take_err(h);
-	/* The kernel has one error for both directions: also what a receive
-	 * met. */
+	/* The kernel has one error for both directions, including one that a
+	 * receive met. */
 	if (!err && h->mode == EXI_MODE_TCP && sk->sh->half[EXI_RX].err &&
 	    !sk->base->ends_both)
 		err = exi_half_take_err(&sk->sh->half[EXI_RX]);
 	if (err)
 		return -err;
-	/* A process that closed may have said the end on TCP, too. */
+	/* A process that closed may have sent the end on TCP, too. */
 	if (__atomic_load_n(&h->ended, __ATOMIC_RELAXED) &&
 	    (!h->fin ||
 	     (h->mode == EXI_MODE_RING && !atomic_load(&sk->sh->gone))))
@@ -188,7 +188,7 @@ bool exi_half_elsewhere_locked(const struct exi_sock *sk,
 	       h->mode != EXI_MODE_BACK;
 }
 
-/* The error that a receive on TCP would tell; it tells none after a FIN. */
+/* The error that a receive on TCP would report; it reports none after a FIN. */
 static int tcp_error(struct exi_sock *sk)
 {
 	ssize_t n = sk->tcp->ops->recv(sk->tcp, &(char){ 0 }, 1, MSG_PEEK);
@@ -206,7 +206,7 @@ ssize_t exi_half_recv_ended_locked(struct exi_sock *sk, struct exi_half *h)
 	h->err = 0;
 	if (!err && !h->ended)
 		err = tcp_error(sk);
-	/* What was on its way is lost, and the end was not said. */
+	/* Bytes on the way are lost, and the end was not sent. */
 	if (!err && !h->ended && !h->fin && exi_sock_remote(sk) &&
 	    atomic_load(&sk->sh->gone))
 		err = ECONNRESET;
@@ -233,8 +233,7 @@ void exi_flow_count_ops_locked(struct exi_sock *sk, enum exi_dir dir,
 			      memory_order_release);
 }
 
-/* n of the want bytes that came next were moved. True: the operation is
- * done. */
+/* n of the next want bytes were moved. True: the operation is done. */
 bool exi_flow_moved(struct exi_op *op, enum exi_dir dir, size_t n, size_t want)
 {
 	exi_parts_moved(op, n);

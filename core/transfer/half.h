@@ -15,9 +15,9 @@
 
 struct exi_op;
 
-/* The peer is gone: when TCP knows that, too, TCP refuses further sends, as it
- * does for any closed peer, and this is true. Bytes that the peer did not take
- * from the ring are lost. TX lock held. */
+/* The peer is gone. True: TCP knows it, too, and refuses further sends, as for
+ * any closed peer. Bytes that the peer did not take from the ring are lost. TX
+ * lock held. */
 bool exi_flow_bereft_locked(struct exi_sock *sk);
 
 /* Counts bytes that the fabric moved of an operation. The direction's lock is
@@ -27,14 +27,16 @@ void exi_flow_account_locked(struct exi_sock *sk, enum exi_dir dir, size_t n);
 /* Sends the end behind the bytes that were sent; TX lock held. */
 int exi_flow_end_locked(struct exi_sock *sk);
 
-/* The error to report when the peer wrote nonsense into its segment. Locked. */
+/* The error to report when the peer wrote invalid data into its segment. The
+ * direction's lock is held. */
 ssize_t exi_flow_fabric_failed_locked(struct exi_sock *sk, struct exi_half *h);
 
-/* Operations were added to the direction's list, or removed. Locked. */
+/* Operations were added to the direction's list, or removed. The direction's
+ * lock is held. */
 void exi_flow_count_ops_locked(struct exi_sock *sk, enum exi_dir dir,
 			       int change);
-/* n of the want bytes that were tried have moved; whether it is all of the
- * operation. Locked. */
+/* Notes that n of the want bytes that were tried have moved; returns whether
+ * the operation is complete. The direction's lock is held. */
 bool exi_flow_moved(struct exi_op *op, enum exi_dir dir, size_t n, size_t want);
 
 /* Takes the error (errno) that the kernel keeps for the connection; 0: none.
@@ -113,7 +115,7 @@ void exi_flow_deafen_locked(struct exi_sock *sk);
  * report one ECONNRESET now, which was not reported before. */
 EXI_SHIM bool exi_half_take_cut(struct exi_half *h);
 
-/* What a receive gives at the end: 0, or that error. */
+/* The result of a receive at the end: 0, or that error. */
 static inline ssize_t exi_half_end(struct exi_half *h)
 {
 	return exi_half_take_cut(h) ? -ECONNRESET : 0;

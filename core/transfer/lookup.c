@@ -51,23 +51,23 @@ struct exi_sock *exi_lookup_again(struct exi_sock *sk, int fd, uint64_t rest)
 	if (exi_sock_current(sk, fd))
 		return sk;
 	exi_sock_forget(sk, fd, generation);
-	/* The service may have been first, and is not done: until it is, the
-	 * number leads to what it was. */
+	/* The service may have been first, and not be done: until it is, the
+	 * number still leads to the old socket. */
 	while (exi_sock_is(sk, fd) &&
 	       atomic_load(&sk->generation) == generation)
 		sched_yield();
 	return exi_sock_get(fd, &sk) ? NULL : sk;
 }
 
-/* How far ahead of what was sent a mark is passed, where who receives that is
- * looked for. */
+/* How far ahead of the bytes sent a mark is passed, where the receiver of those
+ * bytes is looked for. */
 #define LOOK_AHEAD ((size_t)64 << 10)
 
-/* What the end that connected has queued passes a mark, too. The other end only
- * looks whether somebody waits for it, which each mark is worth once, and
- * nobody does before he has received so much, but where that end meets at
- * connect: then the next send finds it. A send may be offered far more than the
- * kernel takes. */
+/* Bytes that the connecting end has queued pass a mark, too. The other end only
+ * looks whether a peer waits for it, which each mark is worth once, and no peer
+ * waits before it has received so much, unless that end meets at connect: then
+ * the next send finds it. A send may be offered far more than the kernel
+ * takes. */
 static bool passes(const struct exi_sock *sk, uint64_t at, size_t len)
 {
 	const struct exi_half *h = &sk->sh->half[EXI_TX];

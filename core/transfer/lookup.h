@@ -14,13 +14,13 @@
 #include "core/sock/table.h"
 #include "core/transfer/family.h"
 
-/* Calls before len bytes are sent, and after some were received. No lock is
+/* Called before len bytes are sent, and after some were received. No lock is
  * held. */
 void exi_flow_before_send(struct exi_sock *sk, int fd, size_t len);
 void exi_flow_after_recv(struct exi_sock *sk, int fd);
 
-/* Notes that the socket was used now: for how long, in exi_ticks(), it was
- * not. */
+/* Notes that the socket is used now; returns for how long, in exi_ticks(), it
+ * was not. */
 static inline uint64_t exi_lookup_note_use(struct exi_sock *sk)
 {
 	uint64_t last = atomic_load_explicit(&sk->used, memory_order_relaxed);
@@ -30,13 +30,13 @@ static inline uint64_t exi_lookup_note_use(struct exi_sock *sk)
 	return now - last;
 }
 
-/* Plain close(2) bypasses the table, and the number may be another socket's by
- * now: looked at on the first submission after a moment's rest, where bytes
- * would go into a ring. */
+/* Plain close(2) bypasses the table, so the number may be another socket's by
+ * now. This is checked on the first submission after a rest of this length,
+ * where bytes would go into a ring. */
 #define EXI_LOOKUP_REST 20000
 
-/* Checks, where the socket rested for so long, that plain calls did not close
- * and reuse its number. The socket of the number, which may be another; null:
+/* Checks, if the socket rested for so long, that plain calls did not close and
+ * reuse its number. Returns the number's socket, which may be another; null:
  * none. No lock is held. */
 struct exi_sock *exi_lookup_again(struct exi_sock *sk, int fd, uint64_t rest);
 
@@ -83,7 +83,7 @@ static inline int exi_flow_addressed(int fd, struct exi_sock **ret)
 	if (err)
 		return err;
 	if (exi_unlikely(exi_family_elsewhere(*ret)))
-		exi_family_ask(*ret); /* a failure is told by the attempt */
+		exi_family_ask(*ret); /* the attempt reports a failure */
 	return 0;
 }
 

@@ -166,7 +166,7 @@ int exi_mem_deregister(exs_mhandle_t m)
 	r = place_of(m);
 	if (!r || atomic_load(&r->handle) != m)
 		goto unlock;
-	/* Nobody can find it from here on, unless it is in use. */
+	/* No thread can find it from here on, unless it is in use. */
 	atomic_store(&r->handle, 0);
 	ret = atomic_load(&r->users) || exi_queue_uses(r) ? -EBUSY : 0;
 	if (ret) {

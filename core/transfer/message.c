@@ -39,8 +39,8 @@ int exi_message_run_locked(struct exi_sock *sk, enum exi_dir dir,
 	return n > 0 ? 0 : n ? (int)n : -EAGAIN;
 }
 
-/* What came is not what a socket of messages sends: nothing is read any more,
- * nor sent. */
+/* The peer's bytes are not those of a socket of messages: nothing is read or
+ * sent any more. */
 static void misread_locked(struct exi_sock *sk, ssize_t err)
 {
 	EXI_LOCKED(&sk->sh->half[EXI_RX].lock);
@@ -63,8 +63,8 @@ static ssize_t came_locked(struct exi_sock *sk, struct exi_op *op, size_t n)
 	return ret;
 }
 
-/* What did not fit, as far as it is there: what is left of it at the end would
- * be unread. */
+/* Reads the bytes that did not fit, as far as they are there: at the end the
+ * rest would be unread. */
 static void skip_message_locked(struct exi_sock *sk, struct exi_half *h,
 				struct exi_op *op)
 {

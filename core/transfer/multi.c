@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Operations that go on. */
+/* Operations that continue (EXS_X_MULTI). */
 #include "core/transfer/multi.h"
 
 #include <errno.h>
@@ -23,8 +23,8 @@
 #include "core/transfer/queue.h"
 #include "core/transfer/timeout.h"
 
-/* Room for so many more, allocated without the lock; *spare is what is to be
- * freed. */
+/* Makes room for that many more, allocated without the lock; *spare is what
+ * must be freed. */
 static int grow_locked(struct exi_queue *q, int n, struct exi_buffer **spare)
 {
 	int need;
@@ -133,7 +133,7 @@ static void left_locked(struct exi_sock *sk, enum exi_dir dir,
 {
 	EXI_LOCKED(&sk->sh->half[dir].lock);
 	if (!err && op->cancelled)
-		err = ECANCELED; /* nobody is left to try again */
+		err = ECANCELED; /* no thread is left to try again */
 	if (!err && op->multi) {
 		exi_list_add_head(&sk->ops[dir], &op->node);
 		exi_flow_count_ops_locked(sk, dir, 1);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Operations that go on (EXS_X_MULTI): an event for each connection, or for
- * what came of a stream, in slots and buffers that the queue has to spare. The
- * operation's own slot is that of its last event, so a queue cannot
+/* Operations that continue (EXS_X_MULTI): they make an event for each
+ * connection, or for the bytes that came of a stream, in free slots and buffers
+ * of the queue. The last event uses the operation's own slot, so a queue cannot
  * overflow. */
 #ifndef EXI_CORE_TRANSFER_MULTI_H
 #define EXI_CORE_TRANSFER_MULTI_H
@@ -16,12 +16,12 @@ struct exi_op;
 struct exi_queue;
 struct exi_sock;
 
-/* Gives the queue n buffers, side by side. -EINVAL: it is not that of h any
- * more; -ENOMEM. */
+/* Gives the queue n buffers, side by side. -EINVAL: h is no longer the queue's
+ * handle; -ENOMEM. */
 int exi_multi_provide(struct exi_queue *q, exs_qhandle_t h, void *mem,
 		      size_t len, int n);
 
-/* A receive, not yet submitted, becomes one that goes on. */
+/* Makes a receive that is not yet submitted one that continues. */
 void exi_multi_receive(struct exi_op *op);
 
 /* One attempt for such a receive, which is the first of its direction, whose
@@ -30,8 +30,8 @@ void exi_multi_receive(struct exi_op *op);
 bool exi_multi_try_locked(struct exi_sock *sk, struct exi_half *h,
 			  struct exi_op *op, int flags, ssize_t *ret);
 
-/* An accept has a connection, or an error: whether it goes on, with the event
- * made. */
+/* An accept has a connection, or an error. Returns whether it continues, and
+ * then has made the event. */
 bool exi_multi_accepted(struct exi_op *op);
 
 #endif

@@ -34,7 +34,7 @@ struct exi_part {
 	int fd;			   /* of a file; -1: memory */
 };
 
-#define EXI_PARTS_FEW 4 /* for which no memory is asked */
+#define EXI_PARTS_FEW 4 /* that need no allocation */
 
 struct exi_op {
 	struct exi_list node;	 /* in the socket's list, then the queue's */
@@ -55,7 +55,7 @@ struct exi_op {
 	bool kept;   /* by the queue's lock: the slot outlives its event, */
 	bool queued; /* which is there */
 	bool cancelled;
-	bool multi;   /* it goes on after an event: multi.h */
+	bool multi;   /* it continues after an event: multi.h */
 	bool late;    /* by its deadline: it ends with ETIMEDOUT */
 	bool sent;    /* all of it, and others before it are lent */
 	bool waits;   /* the peer may have a place for it soon: place.h */
@@ -64,7 +64,8 @@ struct exi_op {
 	bool begun;   /* a message has; see packet.h */
 	bool ours;    /* the rest of a message; to be freed. Or a loan's */
 	bool holds;   /* on a stack, or a loan: nothing passes it, see loan.h */
-	/* Here, a second line: what those have that complete at once. */
+	/* From here on, a second line: what operations need that complete at
+	 * once. */
 	void *buf;    /* next to move, */
 	size_t run;   /* so many bytes; then */
 	size_t next;  /* the next part, of a file what is left of it */
@@ -75,9 +76,9 @@ struct exi_op {
 	uint8_t heading[EXI_PACKET_FIRST];
 	exs_acceptaddr_t *addr;
 	uint64_t until; /* ns: when it is cancelled; 0: never */
-	/* Null, or called instead of what else becomes of an operation that is
-	 * over: err, or op->err. It left the socket's list; its lock is
-	 * held. */
+	/* Null, or called instead of the usual completion of an operation that
+	 * is over, with err or op->err. The operation has left the socket's
+	 * list; the list's lock is held. */
 	void (*ended)(struct exi_sock *sk, enum exi_dir dir, struct exi_op *op,
 		      int err);
 	_Atomic uint32_t finished; /* on a stack: futex, 1 when done */
@@ -142,13 +143,14 @@ static inline enum exi_dir exi_op_dir(const struct exi_op *op)
 								       : EXI_TX;
 }
 
-/* It is cancelled: why, as its event says it. */
+/* The error in the event of a cancelled operation. */
 static inline int exi_op_cancel_error(const struct exi_op *op)
 {
 	return op->late ? ETIMEDOUT : ECANCELED;
 }
 
-/* Its deadline has passed. If not, *next is not after that. */
+/* Whether its deadline has passed. If not, *next is then at most the
+ * deadline. */
 static inline bool exi_op_is_late(const struct exi_op *op, uint64_t now,
 				  uint64_t *next)
 {
@@ -161,9 +163,9 @@ static inline bool exi_op_is_late(const struct exi_op *op, uint64_t now,
 	return false;
 }
 
-/* The slot becomes an operation that is over, with so many bytes moved: only
- * what its event needs is set. A free slot is neither kept nor queued, and has
- * no parts. */
+/* Makes the slot an operation that is over, with `done` bytes moved: sets only
+ * what its event needs. A free slot is neither kept nor queued, and has no
+ * parts. */
 static inline void exi_op_moved(struct exi_op *op, const exs_x_op_t *o,
 				size_t done)
 {

@@ -23,7 +23,7 @@
 #include "core/transfer/op.h"
 #include "core/transfer/parts.h"
 
-/* What is left of a message that did not fit is read so. */
+/* The rest of a message that did not fit is read in pieces of this size. */
 #define SKIP 4096
 
 static size_t min_size(size_t a, size_t b)
@@ -281,7 +281,8 @@ void exi_packet_placed(struct exi_sock *sk, size_t n)
 
 /* --- sending ------------------------------------------------------------ */
 
-/* What goes before the message; anew as long as nothing of it went. */
+/* Makes the head of the message; made anew as long as nothing of it was
+ * sent. */
 static void make_head(struct exi_op *op, bool first)
 {
 	struct exi_packet_head head = { htole32((uint32_t)op->len) };

@@ -20,24 +20,24 @@ int exi_parts_take(struct exi_op *op, const exs_iovec_t *iov, int n);
 /* exi_parts_take() for pieces of memory and of files. -EBADF; -EINVAL: a file
  * is not regular, or is too short. */
 int exi_parts_take_files(struct exi_op *op, const exs_xferfile_t *xf, int n);
-/* The release of the pieces may be repeated. */
+/* Releases the pieces. Idempotent. */
 void exi_parts_release(struct exi_op *op);
 
-/* n of the bytes that came next were moved: of those in memory. */
+/* The next n bytes, which are in memory, were moved. */
 void exi_parts_moved(struct exi_op *op, size_t n);
 
-/* What comes next is to be read from a file first: exi_parts_read(), which
- * gives 0, or what the file says, -EIO: it is shorter than it was. */
+/* Whether exi_parts_read() must first read what comes next from a file. It
+ * returns 0 or the file's error; -EIO: the file is shorter than it was. */
 static inline bool exi_parts_wants(const struct exi_op *op)
 {
 	return !op->run && op->next < op->n_parts;
 }
 int exi_parts_read(struct exi_op *op);
 
-/* Synchronous calls on several pieces: while the direction is on TCP by `all`,
- * a call for several, as exi_flow_sendv(); else by `one`, a call for one, which
- * is given MSG_DONTWAIT where more is taken only if it is there. What fits a
- * buffer of moderate size is sent as one, so that it stays together. */
+/* Synchronous calls on several pieces: while the direction is on TCP they use
+ * `all`, a call for several, as exi_flow_sendv(); otherwise `one`, a call for
+ * one, with MSG_DONTWAIT where more is taken only if it is there. Pieces that
+ * fit a buffer of moderate size are sent as one, so that they stay together. */
 #define EXI_PARTS_GATHER (256u << 10)
 typedef ssize_t exi_send_one(int fd, const void *buf, size_t len, int flags);
 typedef ssize_t exi_recv_one(int fd, void *buf, size_t len, int flags);

@@ -59,8 +59,8 @@ bool exi_place_waits(struct exi_sock *sk, enum exi_dir dir)
 	return first ? first->waits : exi_place_lent(sk, dir);
 }
 
-/* Operations of a size and kind that the device is asked about. What comes
- * before a message is not for the operation's buffer. */
+/* Operations of a size and kind that the device is asked about. The head of a
+ * message is not for the operation's buffer. */
 static bool fit(const struct exi_sock *sk, const struct exi_op *op)
 {
 	return (op->queue || op->whole) && !op->parts && op->run &&
@@ -142,7 +142,7 @@ bool exi_place_welcome(struct exi_sock *sk)
 	       sk->fab->pops->welcome(sk->fab);
 }
 
-/* Sends that waited for those before them to be told. */
+/* Sends that waited until those before them were reported. */
 static void finish_sent_locked(struct exi_sock *sk)
 {
 	EXI_LOCKED(&sk->sh->half[EXI_TX].lock);
@@ -215,7 +215,7 @@ void exi_place_reap_locked(struct exi_sock *sk, enum exi_dir dir)
 	EXI_LOCKED(&sk->sh->half[dir].lock);
 	if (!exi_place_lent(sk, dir))
 		return;
-	/* While it is drained TCP says whether anybody reads. */
+	/* While it is drained, TCP shows whether the peer reads. */
 	if (atomic_load(&sk->sh->gone) &&
 	    sk->sh->half[dir].mode != EXI_MODE_DRAIN)
 		sk->fab->pops->cut(sk->fab, dir);

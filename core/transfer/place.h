@@ -22,7 +22,7 @@ struct exi_sock;
  * null. */
 struct exi_op *exi_place_first(struct exi_sock *sk, enum exi_dir dir);
 
-/* Some operation of the direction is lent. */
+/* Whether some operation of the direction is lent. */
 bool exi_place_lent(struct exi_sock *sk, enum exi_dir dir);
 
 /* The direction could move more, but no operation would: all are lent, or the
@@ -31,7 +31,7 @@ bool exi_place_lent(struct exi_sock *sk, enum exi_dir dir);
 bool exi_place_waits(struct exi_sock *sk, enum exi_dir dir);
 
 /* Nothing has come: lends more receives, from the first on, while they are
- * worth it. Whether it did. */
+ * worth it. Returns whether it lent any. */
 bool exi_place_lend(struct exi_sock *sk);
 
 /* Sends from the operation's buffer, if it is large and the peer has a place
@@ -41,8 +41,8 @@ bool exi_place_lend(struct exi_sock *sk);
  * time. */
 ssize_t exi_place_give(struct exi_sock *sk, struct exi_op *op);
 
-/* The peer has a place for the bytes that are sent next, or is likely to
- * soon. */
+/* Whether the peer has a place for the bytes that are sent next, or is likely
+ * to soon. */
 bool exi_place_welcome(struct exi_sock *sk);
 
 /* Finishes operations that are complete. */
@@ -54,7 +54,7 @@ void exi_place_reap_locked(struct exi_sock *sk, enum exi_dir dir);
 void exi_place_recall_locked(struct exi_sock *sk, enum exi_dir dir,
 			     struct exi_op *op);
 
-/* The receiver lets go of everything. True: the direction may be given back. */
+/* The receiver releases everything. True: the direction may be given back. */
 bool exi_place_quiet_locked(struct exi_sock *sk);
 
 /* Bytes of the direction that were not copied. */
@@ -68,8 +68,8 @@ void exi_place_answer_locked(struct exi_sock *sk);
  * either: every send that is lent ends. TX lock held. */
 void exi_place_forsake_locked(struct exi_sock *sk);
 
-/* Waits until nothing of the socket is lent, then makes sure of it. No lock is
- * held. */
+/* Waits, for patience_ns at most, until nothing of the socket is lent, then
+ * makes sure of it. No lock is held. */
 void exi_place_stop(struct exi_sock *sk, uint64_t patience_ns);
 
 #endif

@@ -115,8 +115,8 @@ bool exi_progress_may_move(const struct exi_sock *sk, const struct exi_half *h)
 		       EXS_X_REASON_UNDECIDED;
 }
 
-/* A transfer of the kernel's holds its direction on TCP until it is over, so
- * one that is long goes in pieces while the direction may move. */
+/* A transfer of the kernel's holds its direction on TCP until it is over, so a
+ * long transfer goes in pieces while the direction may move. */
 #define POSTED_PIECE ((size_t)64 << 10)
 
 /* Hands what comes next of the first operation to the kernel. */
@@ -177,8 +177,8 @@ bool exi_flow_arm_locked(struct exi_sock *sk, enum exi_dir dir)
 	       !(dir == EXI_RX && atomic_load(&sk->sh->rx_fin));
 }
 
-/* Somebody will call progress when op can move, or without one what is lent is
- * over: 0. -EAGAIN: now. */
+/* 0: progress will be called when op can move, or, without op, when what is
+ * lent is over. -EAGAIN: call it now. */
 static int expect_locked(struct exi_sock *sk, enum exi_dir dir,
 			 struct exi_op *op)
 {
@@ -207,7 +207,7 @@ static int expect_locked(struct exi_sock *sk, enum exi_dir dir,
 	}
 	if (!op)
 		return exi_flow_arm_locked(sk, dir) ? 0 : -EAGAIN;
-	/* The service reads on, or TAKEN comes, or what tells of the end. */
+	/* The service reads on, or TAKEN comes, or what announces the end. */
 	if (dir == EXI_RX && (exi_resume_keeps_locked(sk) ||
 			      (atomic_load(&h->untaken) &&
 			       exi_sock_remote(sk) && h->back >= h->left)))
@@ -233,7 +233,7 @@ inline void exi_progress_copy(char *to, const char *from, size_t n)
 	}
 }
 
-/* Puts the first few side by side; how many bytes, 0: there is only one. */
+/* Puts the first few side by side. Returns how many bytes; 0: only one. */
 static size_t gather(const struct exi_list *ops, char *buf)
 {
 	const struct exi_list *pos;
@@ -327,7 +327,7 @@ send_in_record_locked(struct exi_sock *sk, struct exi_half *h, ssize_t *ret)
 }
 
 /* False: there is nothing to send together. *ret is as of an attempt for the
- * first, but that bytes which moved are accounted for. */
+ * first, except that bytes which moved are accounted for. */
 static bool send_together_locked(struct exi_sock *sk, struct exi_half *h,
 				 ssize_t *ret)
 {
@@ -426,8 +426,8 @@ static bool mark_passed(const struct exi_half *h)
 	       atomic_load_explicit(&h->meet_at, memory_order_relaxed);
 }
 
-/* An operation passed a mark on TCP: the service is to meet first, for which no
- * lock of a direction may be held, and then goes on with it. */
+/* An operation passed a mark on TCP: the service must meet first, for which no
+ * lock of a direction may be held, and then continues it. */
 static bool stops_by(struct exi_sock *sk, enum exi_dir dir)
 {
 	return exi_unlikely(mark_passed(&sk->sh->half[dir])) &&
@@ -438,9 +438,9 @@ static bool stops_by(struct exi_sock *sk, enum exi_dir dir)
 #define AT_ONCE	   ((size_t)1 << 20)
 #define STEPS_ONCE 4096
 
-/* The service goes round before it goes on with a direction that has come so
- * far since it began at `from' bytes: a peer that is always faster keeps it
- * from no other connection, nor from hearing what the links say. */
+/* The service makes a round before it continues a direction that has moved this
+ * far since it began at `from' bytes: a peer that is always faster does not
+ * keep it from other connections, nor from reading the links. */
 static bool goes_round(struct exi_sock *sk, enum exi_dir dir, uint64_t from,
 		       int steps)
 {
@@ -479,11 +479,11 @@ void exi_flow_give_back_locked(struct exi_sock *sk)
 		exi_sock_wake_all_locked(sk, EXI_RX);
 }
 
-/* What came of one look at the operations of a direction. */
+/* The outcome of one look at the operations of a direction. */
 enum step {
 	STEP_AGAIN, /* look again */
 	STEP_STOP,  /* nothing moves now */
-	STEP_LEAVE, /* the service was asked to go on */
+	STEP_LEAVE, /* the service was asked to continue */
 };
 
 /* Takes what came back of the buffers that the fabric's device has. */
@@ -498,7 +498,7 @@ static void reap_lent_locked(struct exi_sock *sk, struct exi_half *h,
 		exi_flow_give_back_locked(sk);
 }
 
-/* Tries to move bytes of an operation: *ret is what came of it, of *ret_want
+/* Tries to move bytes of an operation: *ret is the result, for the *ret_want
  * bytes that were tried. True: all that follows is done. op may be null: none
  * is to move. */
 static bool try_op_locked(struct exi_sock *sk, struct exi_half *h,
@@ -533,7 +533,7 @@ static bool try_op_locked(struct exi_sock *sk, struct exi_half *h,
 	return false;
 }
 
-/* What follows from n, which an attempt to move want bytes of op gave. */
+/* Handles n, the result of an attempt to move want bytes of op. */
 static enum step after_try_locked(struct exi_sock *sk, enum exi_dir dir,
 				  struct exi_op *op, size_t want, ssize_t n)
 {
@@ -644,9 +644,9 @@ void exi_flow_progress_locked(struct exi_sock *sk, enum exi_dir dir)
 	progress_locked(sk, dir, 0);
 }
 
-/* The first operation, if it is a receive into one buffer that nothing is to be
- * done for but that: the ring has its bytes, and nobody gathers or is lent
- * them. Else null. */
+/* The first operation, if it is a receive into one buffer that needs nothing
+ * else: the ring has its bytes, and no thread gathers them or has them on loan.
+ * Otherwise null. */
 static inline struct exi_op *plain_receive_locked(struct exi_sock *sk)
 {
 	struct exi_op *op =
@@ -664,7 +664,7 @@ static inline struct exi_op *plain_receive_locked(struct exi_sock *sk)
 		       : NULL;
 }
 
-/* What step_locked() does for such a one. */
+/* What step_locked() does for such an operation. */
 static enum step receive_locked(struct exi_sock *sk, struct exi_op *op,
 				int flags)
 {
@@ -695,7 +695,7 @@ static bool is_left_to_dequeuer_locked(struct exi_sock *sk, struct exi_op *op)
 	       exi_queue_heat_locked(op->queue, sk, sk->fd, EXI_RX);
 }
 
-/* What a dequeuer finds mostly is what it waits for: it takes that first. */
+/* A dequeuer mostly finds what it waits for: it takes that first. */
 void exi_flow_progress_polled_locked(struct exi_sock *sk, enum exi_dir dir)
 {
 	struct exi_op *op = dir == EXI_RX ? plain_receive_locked(sk) : NULL;

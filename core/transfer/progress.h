@@ -14,12 +14,12 @@ struct exi_half;
 struct exi_op;
 struct exi_sock;
 
-/* The direction is not on a fabric, as far as can be seen without its lock:
- * calls with several pieces are worth it. */
+/* Whether the direction is on no fabric, as far as can be seen without its
+ * lock: then calls with several pieces are worth it. */
 EXI_SHIM bool exi_flow_on_tcp(int fd, enum exi_dir dir);
 
-/* Meets the peer where the direction has passed a mark. Of the service; no lock
- * is held. */
+/* Meets the peer where the direction has passed a mark. Called by the service;
+ * no lock is held. */
 void exi_flow_meet(struct exi_sock *sk, enum exi_dir dir);
 
 /* Moves what can be moved of the operations queued in a direction. */
@@ -40,12 +40,12 @@ bool exi_flow_arm_locked(struct exi_sock *sk, enum exi_dir dir);
 
 /* Sender in EXI_MODE_DRAIN, TX lock held: what it has not sent goes into memory
  * that the caller frees, and the direction is on TCP; SO_LINGER stays what it
- * is in a drain. -ENOMEM: as before. */
+ * is in a drain. -ENOMEM: nothing has changed. */
 int exi_flow_owed_locked(struct exi_sock *sk, char **ret, size_t *ret_n);
 
-/* Null without the shim, or: a send of a call that may not wait found no room.
- * True: it is worth another try (unseen.h). Set before the first connection. No
- * lock is held. */
+/* Null without the shim. Called when a send of a call that may not wait found
+ * no room; true: it is worth another try (unseen.h). Set before the first
+ * connection. No lock is held. */
 extern bool (*exi_flow_no_room)(struct exi_sock *sk, int fd);
 
 /* A receiver that wants to leave the fabric gives the direction back, when
@@ -60,13 +60,13 @@ void exi_flow_give_back_locked(struct exi_sock *sk);
  * decided, or is about to meet. No lock is needed: a hint. */
 bool exi_progress_may_move(const struct exi_sock *sk, const struct exi_half *h);
 
-/* Copies n bytes, of which there are mostly few; few cost no call of
+/* Copies n bytes. Most copies are short, and a short copy does not call
  * memcpy(). */
 void exi_progress_copy(char *to, const char *from, size_t n);
 
-/* The operation to move next; null: none may be moved. While one is lent,
- * receives and a drain wait, and sends go on behind it. The direction's lock is
- * held, and its list is not empty. */
+/* The operation to move next; null: none may be moved. While an operation is
+ * lent, receives and a drain wait, and sends continue behind it. The
+ * direction's lock is held, and its list is not empty. */
 struct exi_op *exi_progress_next_locked(struct exi_sock *sk, enum exi_dir dir);
 
 /* Whether the kernel's own send does all that this call is to do, its sleep and

@@ -2,9 +2,9 @@
 /* Event queues: slots, completions, waiting for them.
  *
  * Queues are found by handle without a lock; their memory is never given back,
- * so a stale handle meets a queue with another handle. A thread in dequeue
- * polls the hot directions, then sleeps on the queue's word and on the words
- * of the hot directions at once: whichever peer writes wakes it directly. */
+ * so a stale handle finds a queue with another handle. A thread in dequeue
+ * polls the hot directions, then sleeps on the queue's word and on the words of
+ * the hot directions at once: whichever peer writes wakes it directly. */
 #include "core/transfer/queue.h"
 
 #include <errno.h>
@@ -111,7 +111,7 @@ int exi_queue_create(int depth, exs_qhandle_t *ret)
 				break;
 			atomic_store(&exi_queues[i], q);
 		}
-		/* Free when it has no handle and nobody looks at it. */
+		/* Free when it has no handle and no thread looks at it. */
 		if (atomic_load(&q->handle) == 0 &&
 		    atomic_load(&q->users) == 0 &&
 		    atomic_load(&q->attended) == 0) {
@@ -246,8 +246,8 @@ int exi_queue_delete(exs_qhandle_t h)
 
 /* --- slots and completions ---------------------------------------------- */
 
-/* In two pieces, which are stores: of all of it at once compilers make a
- * string instruction that takes longer than what the call does besides. */
+/* In two pieces, which become stores: for all of it at once, compilers make a
+ * string instruction that takes longer than the rest of the call. */
 static void clear(struct exi_op *op)
 {
 	exi_list_init(&op->node);
@@ -460,7 +460,7 @@ static void complete_locked(struct exi_queue *q, struct exi_op *op)
 	q->n_done++;
 }
 
-/* Tells of what came since there were so many; unlocks. */
+/* Reports the events that came since there were so many; unlocks. */
 static void tell_unlock(struct exi_queue *q, int before)
 {
 	int signo = 0;
@@ -581,7 +581,7 @@ int exi_queue_take_events(struct exi_queue *q, exs_qhandle_t h, exs_event_t *ev,
 
 /* --- hot directions ----------------------------------------------------- */
 
-/* Makes room: what waits for nothing goes. */
+/* Makes room: removes directions that wait for nothing. */
 static void evict_locked(struct exi_queue *q)
 {
 	int i, n = atomic_load(&q->n_hot);
@@ -603,9 +603,9 @@ static void evict_locked(struct exi_queue *q)
 }
 
 /* A dequeuer may have passed over this direction when it had nothing to wait
- * for. It compares the count after it said that it sleeps; we look for
- * sleepers after we changed it: one of us sees the other. (Without a dequeuer
- * there is nobody to tell: the next takes the direction's lock after us.) */
+ * for. It compares the count after it announced its sleep; we look for sleepers
+ * after we changed the count: one sees the other. (Without a dequeuer, there is
+ * none to wake: the next takes the direction's lock after us.) */
 static void view_changed(struct exi_queue *q)
 {
 	atomic_fetch_add_explicit(&q->hot_changes, 1, memory_order_seq_cst);
@@ -630,8 +630,8 @@ bool exi_queue_heat_locked(struct exi_queue *q, struct exi_sock *sk, int fd,
 	if (!exi_futex_waitv_works() ||
 	    (exi_service_self() && !atomic_load(&q->attended)))
 		return false;
-	/* The tick clears it before it takes the direction's lock: who is seen
-	 * here is progressed after us. */
+	/* The tick clears it before it takes the direction's lock: a direction
+	 * that is seen here is progressed after us. */
 	if (atomic_load_explicit(&sk->hot_in[dir], memory_order_relaxed) == q) {
 		hot = true;
 		if (atomic_load(&q->attended))

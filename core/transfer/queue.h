@@ -3,7 +3,7 @@
  *
  * A queue owns the memory of its operations. While threads are in
  * exs_qdequeue() they make the progress of the sockets that the queue waits for
- * ("hot"), without any wake-up being paid. When no thread is there, the service
+ * ("hot"), and no wake-up is needed. When no thread is there, the service
  * thread notices within a tick, asks the peers for wake-ups, and makes the
  * progress itself. */
 #ifndef EXI_CORE_TRANSFER_QUEUE_H
@@ -30,7 +30,7 @@ struct exi_sock;
 
 #define EXI_QUEUE_HOT 16
 
-/* A buffer of the program for whatever comes. */
+/* A buffer of the program for any bytes that come. */
 struct exi_buffer {
 	void *at;
 	size_t len;
@@ -47,8 +47,8 @@ struct exi_queue {
 	int watchers;	      /* threads that poll it: the last closes
 			       * that of a deleted queue */
 	int wait;	      /* EXS_WAIT_* */
-	/* See multi.h. Those that can be taken, the last first. There is room
-	 * for those that may come back, too. */
+	/* See multi.h. The buffers that can be taken, the last first. There is
+	 * room for those that may come back, too. */
 	struct exi_buffer *buffers;
 	int n_buffers;
 	int n_taken;
@@ -63,8 +63,8 @@ struct exi_queue {
 	_Atomic int users;     /* threads inside; deletion waits for none */
 	_Atomic int attended;  /* threads in dequeue, which are not in users */
 	_Atomic uint32_t visits; /* changes with each dequeue */
-	uint32_t visits_seen;	 /* by the last tick that found nobody there */
-	uint32_t visits_ticked;	 /* by the last one that found somebody */
+	uint32_t visits_seen;	 /* by the last tick that found no thread */
+	uint32_t visits_ticked;	 /* by the last one that found a thread */
 	_Atomic bool deleted;
 	struct exi_hot {
 		struct exi_sock *sk;
@@ -103,8 +103,8 @@ void exi_queue_unreserve(struct exi_op *op);
 /* Puts an event of the user's into the queue. -EAGAIN, -EINVAL. */
 int exi_queue_post(exs_qhandle_t q, exs_ahandle_t a);
 
-/* A slot whose event may be completed any number of times, until it is let go;
- * while one is not dequeued others are lost in it. */
+/* Reserves a slot whose event may be completed any number of times, until it is
+ * let go; while an event of it is not dequeued, further ones are lost. */
 int exi_queue_keep(exs_qhandle_t q, struct exi_op **ret);
 void exi_queue_let_go(struct exi_op *op);
 
@@ -116,8 +116,8 @@ int exi_queue_status(struct exi_queue *q, int attr, void *val, size_t *len);
  * False when the peer must ring instead. The direction's lock is held. */
 bool exi_queue_heat_locked(struct exi_queue *q, struct exi_sock *sk, int fd,
 			   enum exi_dir dir);
-/* Dequeuers poll another direction, too, from which the queue receives. A
- * hint. */
+/* Whether dequeuers also poll another direction from which the queue receives.
+ * A hint. */
 static inline bool exi_queue_receives_elsewhere(const struct exi_queue *q,
 						const struct exi_queue *hot_in)
 {
@@ -125,12 +125,12 @@ static inline bool exi_queue_receives_elsewhere(const struct exi_queue *q,
 	       (hot_in == q);
 }
 
-/* Another depth; -EBUSY while slots are in use. */
+/* Changes the depth; -EBUSY while slots are in use. */
 int exi_queue_deepen(struct exi_queue *q, int depth);
 
 /* A socket goes away: no queue polls the direction any more. */
 void exi_queue_cool(struct exi_sock *sk, enum exi_dir dir);
-/* A socket goes away: dequeuers let go of it. */
+/* A socket goes away: makes dequeuers release it. */
 void exi_queue_wake_all(void);
 
 /* Whether an operation of any queue uses the region. */
@@ -143,8 +143,8 @@ void exi_queue_forked(void);
 /* A reserved slot becomes a transfer of one buffer. */
 void exi_op_describe(struct exi_op *op, const exs_x_op_t *o);
 
-/* The operation has its result: to its queue, or wakes its thread. Called
- * with the socket's locks held, after it left the socket's list. */
+/* The operation has its result: puts it into its queue, or wakes its thread.
+ * Called with the socket's locks held, after it left the socket's list. */
 void exi_op_complete(struct exi_op *op);
 /* exi_op_complete() for a list of transfers, in its order; the list is empty
  * then. */
@@ -152,8 +152,8 @@ void exi_op_complete_all(struct exi_list *ops);
 
 #define EXI_QUEUES_MAX 4096
 
-/* What a thread in dequeue completes by its own progress goes straight to the
- * place where it wants its events, if nothing came before. */
+/* Operations that a thread in dequeue completes by its own progress go straight
+ * to the place where it wants its events, if nothing came before. */
 struct exi_queue_taker {
 	struct exi_queue *q; /* null: this thread takes nothing now */
 	exs_qhandle_t handle;

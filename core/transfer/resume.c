@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Back to TCP without the peer's consent.
  *
- * A direction's bytes of TCP end at the byte T of its last SWITCH. What comes
- * behind T after a failure is one of two:
+ * A direction's bytes of TCP end at the byte T of its last SWITCH. After a
+ * failure, one of two things follows T:
  *
  *	the stream from T on		nothing of the ring was acknowledged
  *	a record, then the stream	from the position that the record has
  *
  * A receiver that does not know of the SWITCH, because it was lost, reads on:
- * it acknowledged nothing, so it is given the first. Who knows T can tell the
- * two apart, for no program can write the tag of a record. */
+ * it acknowledged nothing, so it gets the first. A receiver that knows T can
+ * distinguish the two, for no program can write the tag of a record. */
 #include "core/transfer/resume.h"
 
 #include <errno.h>
@@ -113,14 +113,14 @@ bool exi_resume_early_end_locked(struct exi_sock *sk)
 	    exi_resume_end_counts_locked(sk))
 		return false;
 	ends = ends_of(sk);
-	/* An error is to be read first. Behind an end it is that of what was
-	 * sent to who has closed, and never read. */
+	/* An error must be read first. Behind an end, it is the error of bytes
+	 * that were sent to a peer that has closed, and it is never read. */
 	return ends && (h->end_seen || !(ends & POLLERR));
 }
 
-/* A peer that closes says so, and ends TCP first; a killed peer could only end
- * TCP. A peer that goes on over TCP ends TCP behind a record, unless nothing of
- * the ring was read. */
+/* A peer that closes announces it, and ends TCP first; a killed peer could only
+ * end TCP. A peer that goes on over TCP ends TCP behind a record, unless
+ * nothing of the ring was read. */
 bool exi_resume_closed_locked(struct exi_sock *sk)
 {
 	const struct exi_half *h = &sk->sh->half[EXI_RX];
@@ -129,7 +129,7 @@ bool exi_resume_closed_locked(struct exi_sock *sk)
 	EXI_LOCKED(&sk->sh->half[EXI_RX].lock);
 	EXI_LOCKED(&sk->sh->half[EXI_TX].lock);
 	/* The rest of a direction that was given back may be in the ring: the
-	 * direction's end of TCP will tell. */
+	 * direction's end of TCP will show it. */
 	if (!atomic_load(&h->untaken) && ops_of(sk)->left(sk->fab))
 		return true;
 	if (h->mode != EXI_MODE_RING)
@@ -140,8 +140,8 @@ bool exi_resume_closed_locked(struct exi_sock *sk)
 			 ops_of(sk)->position(sk->fab, EXI_RX) != h->origin));
 }
 
-/* What ends before the program was told, and not in the ring, has probably
- * closed, too. */
+/* If TCP has ended before the program learned of it, and the direction is not
+ * in the ring, the peer has probably closed, too. */
 static int reason_of(struct exi_sock *sk)
 {
 	const struct exi_half *h = &sk->sh->half[EXI_RX];
@@ -180,7 +180,8 @@ static void go_on_locked(struct exi_sock *sk)
 	exi_debug("%s: reads on over TCP", EXI_CONN(sk->tcp->fd));
 }
 
-/* The sender goes on at the byte `at`: what we have of that is left out. */
+/* The sender continues at the byte `at`: bytes that we have already are
+ * skipped. */
 static int begin_skip_locked(struct exi_sock *sk, uint32_t at)
 {
 	struct exi_half *h = &sk->sh->half[EXI_RX];
@@ -194,8 +195,8 @@ static int begin_skip_locked(struct exi_sock *sk, uint32_t at)
 	return 0;
 }
 
-/* What follows is the stream from the SWITCH on. Unless the sender has heard of
- * our TAKEBACK, and its TAKEN is lost: then it is what we asked for. */
+/* The stream from the SWITCH on follows, unless the sender has received our
+ * TAKEBACK, and its TAKEN is lost: then the bytes that we asked for follow. */
 static int no_record_locked(struct exi_sock *sk)
 {
 	struct exi_half *h = &sk->sh->half[EXI_RX];
@@ -258,7 +259,7 @@ static int skip_locked(struct exi_sock *sk)
 	return 0;
 }
 
-/* The sender is gone, or cannot go on. */
+/* The sender is gone, or cannot continue. */
 static int lost_locked(struct exi_sock *sk, int err)
 {
 	struct exi_half *h = &sk->sh->half[EXI_RX];
@@ -287,7 +288,7 @@ ssize_t exi_resume_read_locked(struct exi_sock *sk, size_t len)
 	if (h->back < h->left)
 		return (ssize_t)(len < h->left - h->back ? len
 							 : h->left - h->back);
-	/* What comes from here on may be a record. */
+	/* From here on a record may come. */
 	if (h->resume == EXI_RESUME_NONE)
 		return -EAGAIN;
 	if (h->resume != EXI_RESUME_SKIPS)

@@ -20,13 +20,13 @@
 
 /* The pair link of a fabric between hosts hung up; both locks are held, and TCP
  * has not ended. 0: both directions are on their way to TCP. -EPROTO: the peer
- * broke the protocol. -ECONNRESET: it may lack bytes that are not here any
- * more. */
+ * violated the protocol. -ECONNRESET: the peer may lack bytes that are not here
+ * any more. */
 int exi_resume_begin_locked(struct exi_sock *sk);
 
-/* The peer has closed, at the moment of exi_resume_begin_locked(), and the
- * hang-up is a part of that. The ring holds the last bytes; bytes that are sent
- * have no reader. Both locks are held. */
+/* Whether the peer has closed, at the moment of exi_resume_begin_locked(), and
+ * the hang-up is a part of that. The ring holds the last bytes; bytes that are
+ * sent have no reader. Both locks are held. */
 bool exi_resume_closed_locked(struct exi_sock *sk);
 
 /* Receiver in EXI_MODE_BACK, RX lock held, before TCP is read: how many of len
@@ -48,12 +48,12 @@ static inline bool exi_resume_end_counts_locked(const struct exi_sock *sk)
 	       !sk->fab || (exi_sock_remote(sk) && sk->fab->bell < 0);
 }
 
-/* TCP has ended, with nothing unread, and its end does not count. RX lock
- * held. */
+/* Whether TCP has ended, with nothing unread, and its end does not count. RX
+ * lock held. */
 bool exi_resume_early_end_locked(struct exi_sock *sk);
 
-/* Bytes on TCP are not to be read, or not yet. Waiters are kicked when that
- * changes. RX lock held. */
+/* Whether bytes on TCP must not be read, or not yet. Waiters are woken when
+ * that changes. RX lock held. */
 static inline bool exi_resume_keeps_locked(struct exi_sock *sk)
 {
 	const struct exi_half *h = &sk->sh->half[EXI_RX];
@@ -66,8 +66,8 @@ static inline bool exi_resume_keeps_locked(struct exi_sock *sk)
 	       exi_resume_early_end_locked(sk);
 }
 
-/* The sender has left the fabric though the pair link stands: bytes of TCP lie
- * where none can be. RX lock held. */
+/* Whether the sender has left the fabric although the pair link stands: bytes
+ * of TCP lie where none can be. RX lock held. */
 bool exi_resume_called_locked(struct exi_sock *sk);
 
 /* Before the last close: the sender repeats the bytes that it holds although

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Sends and receives in the ring, as most are: inline, for speed. */
+/* Sends and receives in the ring, as most of them are: inline, for speed. */
 #ifndef EXI_CORE_TRANSFER_RING_IO_H
 #define EXI_CORE_TRANSFER_RING_IO_H
 
@@ -19,7 +19,7 @@
 #include "core/transfer/half.h"
 #include "core/transfer/switch.h"
 
-/* Something is in the way of a send. */
+/* Whether something is in the way of a send. */
 static inline bool exi_send_barred_locked(const struct exi_shared *sh,
 					  const struct exi_half *h)
 {

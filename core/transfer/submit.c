@@ -47,8 +47,8 @@ lock_for_ops(struct exi_sock *sk, int fd, enum exi_dir dir,
 	return err;
 }
 
-/* What the connection has may have been sent after what others have from which
- * the queue receives. */
+/* The connection's bytes may have been sent after those of other connections
+ * from which the queue receives. */
 static bool others_go_first(const struct exi_sock *sk,
 			    const struct exi_queue *q)
 {
@@ -58,7 +58,7 @@ static bool others_go_first(const struct exi_sock *sk,
 }
 
 /* The operation does not move at once, because of what others have: the thread
- * that dequeues moves all in order, and is told of this one. */
+ * that dequeues moves all in order, and is informed of this one. */
 static bool waits_in_order_locked(struct exi_sock *sk, enum exi_dir dir,
 				  const struct exi_op *op)
 {
@@ -143,9 +143,9 @@ static bool straight_to_ring(struct exi_sock *sk, const struct exi_half *h)
 		 atomic_load_explicit(&sk->sh->gone, memory_order_relaxed));
 }
 
-/* The first few sends that are short go side by side, with no more of an
- * operation than its event needs. How many were sent whole, and in *ret_part
- * how many bytes of the next. */
+/* Sends the first few short sends side by side, with no more of an operation
+ * than its event needs. Returns how many were sent whole, and in *ret_part how
+ * many bytes of the next. */
 static int send_at_once_locked(struct exi_sock *sk, const exs_x_op_t *o,
 			       struct exi_op **ops, int n, size_t *ret_part)
 {
@@ -279,8 +279,8 @@ static bool straight_from_ring(const struct exi_sock *sk,
 }
 
 /* The first few receives find their bytes in the ring, with no more of an
- * operation than its event needs. How many are over, and in *ret_next what came
- * of the attempt for the next one. */
+ * operation than its event needs. Returns how many are over, and in *ret_next
+ * the result of the attempt for the next one. */
 static int recv_at_once_locked(struct exi_sock *sk, const exs_x_op_t *o,
 			       struct exi_op **ops, int n, ssize_t *ret_next)
 {

@@ -47,11 +47,11 @@ static uint32_t position(struct exi_sock *sk, enum exi_dir dir)
 		       : 0;
 }
 
-/* A peer takes its direction back as often as it likes, and each time what lies
- * in the ring goes to TCP, which has room made for it: so that this does not
- * grow for ever, a direction that came back goes up again when TCP holds a ring
- * at most. Where the room has a bound each direction does, for while it is in
- * the ring nothing comes to the queue. */
+/* A peer takes its direction back as often as it likes, and each time the
+ * ring's bytes go to TCP, which gets room for them. So that this does not grow
+ * for ever, a direction that came back goes up again only when TCP holds at
+ * most a ring. Where the room is bounded, this holds for each direction, for
+ * while it is in the ring nothing comes to the queue. */
 static bool is_crowded_locked(struct exi_sock *sk)
 {
 	const struct exi_half *h = &sk->sh->half[EXI_TX];
@@ -79,7 +79,7 @@ int exi_switch_up_locked(struct exi_sock *sk)
 	    !exi_switch_wanted(sh) || atomic_load(&sh->gone) || h->in_kernel ||
 	    exi_loan_in_place(sk, EXI_TX) || exi_sock_idlers_locked(sk, EXI_TX))
 		return -EAGAIN;
-	/* The posted operation goes on when the kernel has given the transfer
+	/* The posted operation continues when the kernel has given the transfer
 	 * back, and switches first. */
 	if (sk->posted[EXI_TX]) {
 		sk->tcp->kops->cancel(sk->tcp, &sk->xfer[EXI_TX]);
@@ -166,10 +166,10 @@ static int send_back_locked(struct exi_sock *sk, enum exi_mode mode, int reason)
 }
 
 /* At the first switch both ends have counted all that was written and read
- * since the connection began, unless it was by calls that the library did not
- * see, or the two ends are not of one connection. Later the counts differ by
- * what was taken back. What the kernel reads for a posted receive is counted
- * when it is given back. */
+ * since the connection began, unless calls did so that the library did not see,
+ * or the two ends are not of one connection. Later the counts differ by the
+ * bytes that were taken back. Bytes that the kernel reads for a posted receive
+ * are counted when the receive is given back. */
 static bool was_unseen_locked(struct exi_sock *sk, uint64_t got)
 {
 	const struct exi_half *h = &sk->sh->half[EXI_RX];
@@ -201,7 +201,7 @@ int exi_switch_arrived_locked(struct exi_sock *sk, uint64_t epoch,
 		return send_back_locked(sk, EXI_MODE_LEFT, EXS_X_REASON_URGENT);
 	}
 	ret = sk->base->read(sk, offset, &got);
-	if (ret) /* where the ring begins cannot be told */
+	if (ret) /* it is unknown where the ring begins */
 		return send_back_locked(sk, EXI_MODE_RING,
 					EXS_X_REASON_NO_PROOF);
 	if (got > offset)
@@ -210,15 +210,15 @@ int exi_switch_arrived_locked(struct exi_sock *sk, uint64_t epoch,
 	EXI_PROBE3(move, sk->tcp->fd, EXI_RX, sk->fab->provider->name);
 	set_left_locked(sk, offset - got);
 	exi_keepalive_settle_locked(sk);
-	/* Held by one that has no link, and could not tell the peer. */
+	/* Held by a process that has no link, and could not inform the peer. */
 	if (atomic_load(&sk->sh->hold_here) && !atomic_load(&sk->sh->down_wait))
 		return send_back_locked(sk, h->mode,
 					(int)atomic_load(&sk->sh->reason));
 	if (was_unseen_locked(sk, got))
 		return send_back_locked(sk, h->mode, EXS_X_REASON_UNSEEN_WAIT);
 	exi_resume_watch_locked(sk);
-	/* No byte of TCP follows: a receive that waits for one must move. Nor
-	 * may it take what follows should the fabric fail. */
+	/* No byte of TCP follows: a receive that waits for one must move. It
+	 * must not take what follows on TCP if the fabric fails, either. */
 	if ((h->mode == EXI_MODE_RING || exi_sock_remote(sk)) &&
 	    sk->posted[EXI_RX])
 		sk->tcp->kops->cancel(sk->tcp, &sk->xfer[EXI_RX]);
@@ -273,7 +273,7 @@ void exi_switch_giveback_locked(struct exi_sock *sk)
 	h->leaving =
 		!exi_place_quiet_locked(sk) || exi_loan_in_place(sk, EXI_RX);
 	if (h->leaving)
-		/* The last receive, or loan, that comes back goes on here. */
+		/* The last receive or loan that comes back continues here. */
 		return;
 	sk->fab->swops->cursor(sk->fab, &pos, &used);
 	if (h->mode == EXI_MODE_RING)
@@ -288,9 +288,9 @@ void exi_switch_giveback_locked(struct exi_sock *sk)
 	exi_link_send(sk, EXI_PAIR_TAKEBACK, h->epoch, pos, used);
 }
 
-/* What SO_SNDBUF makes of a size without privilege: net.core.wmem_max bounds
+/* The value of SO_SNDBUF for a size without privilege: net.core.wmem_max bounds
  * it, and may be less than what the kernel has given a socket of TCP by itself.
- * A socket that nobody uses tells; the file in /proc may be out of reach. */
+ * A fresh socket shows the value; the file in /proc may be out of reach. */
 static int unprivileged_room(int size)
 {
 	int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0), room = 0;
@@ -390,8 +390,8 @@ bool exi_switch_done(struct exi_shared *sh)
 	return atomic_load(&sh->down_wait) == 0 && exi_switch_on_tcp(sh, false);
 }
 
-/* A wish for TCP is no reason where there is a lasting one already. The reason
- * of a connection that is on a fabric is an old one. */
+/* A wish for TCP does not replace a lasting reason. The reason of a connection
+ * on a fabric is an old one. */
 static bool has_reason(struct exi_shared *sh, int wish)
 {
 	return exi_reason_lasts(wish) == EXI_REASON_ASKED &&
@@ -401,7 +401,7 @@ static bool has_reason(struct exi_shared *sh, int wish)
 	       exi_switch_on_tcp(sh, true);
 }
 
-/* What is held for good stays so, with its reason: false. */
+/* False: the connection is held for good, and stays so with its reason. */
 static bool hold_until_seen(struct exi_shared *sh)
 {
 	uint32_t held = EXI_HOLD_NOT;

@@ -11,7 +11,8 @@
 
 #include "core/sock/table.h"
 
-/* May this end switch its sending direction now? A hint without locks. */
+/* Whether this end may switch its sending direction now. A hint without
+ * locks. */
 static inline bool exi_switch_wanted(struct exi_shared *sh)
 {
 	return atomic_load_explicit(&sh->may_switch, memory_order_relaxed) &&
@@ -82,23 +83,22 @@ void exi_switch_recount_locked(struct exi_sock *sk);
  * are missing. -errno. */
 int exi_switch_came_locked(struct exi_sock *sk, int64_t *ret);
 
-/* Both directions to TCP: begun. The service does the rest. reason: with
- * EXI_UNTIL_SEEN, perhaps. */
+/* Begins to move both directions to TCP; the service does the rest. reason may
+ * include EXI_UNTIL_SEEN. */
 int exi_switch_leave(struct exi_sock *sk, int reason);
 /* A result found earlier for the socket of this generation: -EBADF if it has
  * closed since, whichever socket has its memory now. */
 int exi_switch_leave_of(struct exi_sock *sk, uint32_t generation, int reason);
 /* exi_switch_leave() with the TX lock held. */
 int exi_switch_leave_locked(struct exi_sock *sk, int reason);
-/* The link has come up: informs the peer of a connection that was held before
- * that it is held, as it would inform the peer of one that is held now. The TX
- * lock is held. */
+/* The link has come up: if the connection was held before, informs the peer, as
+ * it would of a hold that begins now. The TX lock is held. */
 void exi_switch_held_locked(struct exi_sock *sk);
 
-/* This end sends on TCP, or with drains will, and its unread bytes come there:
- * as long as the peer does not switch. */
+/* Whether this end sends on TCP, or with drains will, and its unread bytes come
+ * there, as long as the peer does not switch. */
 bool exi_switch_on_tcp(struct exi_shared *sh, bool drains);
-/* This end is done: it is on TCP, and the peer does not switch. */
+/* Whether this end is done: it is on TCP, and the peer does not switch. */
 bool exi_switch_done(struct exi_shared *sh);
 
 /* How long one call of the program waits for the libraries of peers, from its
@@ -113,9 +113,9 @@ struct exi_patience {
  * their way. Null: the call waits for this peer alone. */
 uint64_t exi_switch_patience(const struct exi_sock *sk, struct exi_patience *p);
 
-/* Receiver, RX lock held: reading the ring from here on, so TCP is readable
- * only if the sender has left the fabric; or not any more. The service watches
- * it. */
+/* Receiver, RX lock held: the ring is read from here on, so TCP is readable
+ * only if the sender has left the fabric, and the service watches it; or the
+ * ring is not read any more. */
 void exi_resume_watch_locked(struct exi_sock *sk);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Events of transfers that take long. */
+/* Events that report transfers which take long. */
 #include "core/transfer/timeout.h"
 
 #include <errno.h>
@@ -22,8 +22,8 @@
 #define SECONDS_MAX INT32_MAX
 #define SHORTEST_NS 1000000u
 
-/* Guards the list, and what of a direction is not under its lock; comes before
- * that in the order. */
+/* Guards the list, and the members that a direction's lock does not guard;
+ * comes before that lock in the order. */
 static pthread_mutex_t timeouts_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct exi_list timeouts = EXI_LIST_INIT(timeouts);
 
@@ -142,7 +142,7 @@ int exi_timeout_get(int fd, enum exi_dir dir, exs_timeout_t *ret)
 	return 0;
 }
 
-/* Operations are pending; a loan is none. */
+/* Whether operations are pending; a loan does not count. */
 static bool pending(const struct exi_list *ops)
 {
 	const struct exi_list *pos;
@@ -153,7 +153,7 @@ static bool pending(const struct exi_list *ops)
 	return false;
 }
 
-/* Whether the time is over, which begins again then; sets when to look next. */
+/* Whether the time is over, and begins again; sets when to look next. */
 static bool due(struct exi_timeout *t, uint64_t now)
 {
 	struct exi_half *h = &exi_sock_shared(t->sk)->half[t->dir];
@@ -194,8 +194,8 @@ uint64_t exi_timeout_tick(uint64_t now)
 	return ret;
 }
 
-/* Looked at with the lock with which it is set: who set it before is seen, who
- * comes after sees that the socket closes. */
+/* Read with the lock with which it is set: a time-out set before is seen, and a
+ * thread that comes later sees that the socket closes. */
 static bool is_set(struct exi_sock *sk, enum exi_dir dir)
 {
 	struct exi_half *h = &exi_sock_shared(sk)->half[dir];

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Events that tell of transfers which take long, without ending them
+/* Events that report transfers which take long, without ending them
  * (SO_ASYNC_SEND_TIMEOUT, SO_ASYNC_RECV_TIMEOUT).
  *
  * The time of a direction begins when an operation becomes its first, and again
- * with each event. Whoever submits or finishes writes down when, under the
+ * with each event. A thread that submits or finishes notes the time, under the
  * direction's lock; the service looks once in that time, so that no transfer
  * wakes it. */
 #ifndef EXI_CORE_TRANSFER_TIMEOUT_H
@@ -40,12 +40,12 @@ static inline void exi_timeout_begins_locked(struct exi_sock *sk,
 		sk->timeout[dir]->since = exi_now_ns();
 }
 
-/* Sets it, or with no time takes it away. -EINVAL, -EAGAIN, ... */
+/* Sets the time-out, or with no time removes it. -EINVAL, -EAGAIN, ... */
 int exi_timeout_set(int fd, enum exi_dir dir, const exs_timeout_t *t);
 int exi_timeout_get(int fd, enum exi_dir dir, exs_timeout_t *ret);
 
-/* From the service: makes the events that are due; when to come again (ns),
- * UINT64_MAX: not. */
+/* Called by the service: makes the events that are due. Returns when to call
+ * again (ns); UINT64_MAX: never. */
 uint64_t exi_timeout_tick(uint64_t now);
 
 /* The socket goes away; no lock is held. */

@@ -355,8 +355,8 @@ static void wrap(struct hook *h, const struct exi_provider *real,
 	HOOKP_EACH(PUT_OF, PUT_OF, PUT_VOID, PUT)
 }
 
-/* The linker gives the wrapped provider to whoever names the fabric. The build
- * defines HOOKP_FABRICS(X): X(tcp) X(shm), and so on. */
+/* The linker gives the wrapped provider to all code that names the fabric. The
+ * build defines HOOKP_FABRICS(X): X(tcp) X(shm), and so on. */
 #define HOOK(fabric)                                                           \
 	extern const struct exi_provider __real_exi_provider_##fabric;         \
 	extern struct hook __wrap_exi_provider_##fabric;                       \

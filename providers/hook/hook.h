@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What a test asks of the hook. The settings are the process's; a forked child
- * has its parent's, and its counts. */
+/* The calls by which a test controls the hook. The settings belong to the
+ * process; a forked child has its parent's settings and counts. */
 #ifndef PROVIDERS_HOOK_H
 #define PROVIDERS_HOOK_H
 
@@ -21,12 +21,13 @@ enum hookp_op {
 /* "conn send". */
 const char *hookp_name(enum hookp_op op);
 
-/* How an operation may fail by provider.h: a list that ends with 0. Its calls
- * move nothing then. */
+/* The errors with which an operation may fail according to provider.h, a list
+ * that ends with 0. A call that fails moves nothing. */
 const int *hookp_errors(enum hookp_op op);
 
-/* The n-th call from here on, from 1, of the operation fails with this error, a
- * negative number; the calls are of the fabric of that name. n is 0: none. */
+/* Makes the n-th call of the operation from here on, counted from 1, fail with
+ * this error, a negative number; counts calls of the fabric of that name. n is
+ * 0: none fails. */
 void hookp_fail(const char *fabric, enum hookp_op op, unsigned int n,
 		int error);
 

@@ -8,9 +8,9 @@
  *	DOES(table, name, parameters, arguments)
  *	OTHER(table, name)
  *
- * FAILS: of those that may fail. TELLS and DOES: of those that may not. OTHER:
- * hook.c wraps it by itself. The first parameter is the connection, or the
- * domain. */
+ * FAILS: an operation that may fail. TELLS and DOES: an operation that may not,
+ * with a result and without. OTHER: hook.c wraps it by hand. The first
+ * parameter is the connection, or the domain. */
 #define HOOKP_EACH(FAILS, TELLS, DOES, OTHER)                                  \
 	OTHER(provider, open)                                                  \
 	FAILS(int, meet, offer, (struct exi_conn * c, struct exi_blob * ret),  \

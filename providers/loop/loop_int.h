@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The loop fabric: both ends in one process, plain locks, no cleverness. The
- * reference that says what a fabric does, and a double for tests. */
+/* The loop fabric: both ends in one process, plain locks, no cleverness. It is
+ * the reference for what a fabric does, and a double for tests. */
 #ifndef EXI_LOOP_INT_H
 #define EXI_LOOP_INT_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The ofi fabric: whatever libfabric drives. Its table, and its lines of `exs
- * info`. */
+/* The ofi fabric: all devices that libfabric drives. Its table, and its lines
+ * of `exs info`. */
 #include "providers/ofi/ofi_int.h"
 
 #include <errno.h>
@@ -114,7 +114,7 @@ static int probe(char *why, size_t len)
 	return err;
 }
 
-/* A forked child, as over verbs: what it uses its parent takes back. */
+/* A forked child, as over verbs: its parent takes back what the child uses. */
 static void forked(void)
 {
 	ofip_nets_forked();

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Providers without descriptors to wait on: the service looks at them in turns,
- * and when it finds nothing asks the other ends for a wake-up for all that they
- * post; over the rendezvous, which rdm keeps. Until wake-ups come so fast that
- * looks are cheaper.
+/* Providers without descriptors to wait on: the service polls them in turn.
+ * When it finds nothing, it asks the other ends to send a wake-up for
+ * everything that they post, over the rendezvous, which rdm keeps. This lasts
+ * until wake-ups come so fast that polling is cheaper.
  *
  *	who dozes: DOZE ->	<- AGREED	sleeps, looks at each	<- RING
  *		   AWAKE ->	looks in turns
  *
- * No message is missed. Who posts reads `rings` after it by a
- * read-modify-write, as who agrees sets it before he says so. If the post's
- * comes first, what was posted is there when AGREED is read, and found by the
- * look after that, without which nobody sleeps. If it comes second it finds the
- * flag, and sends a wake-up; and that is read after what it is about can be
- * found. */
+ * No message is missed. The thread that posts reads `rings` afterwards by a
+ * read-modify-write, and the thread that agrees sets it the same way before it
+ * sends AGREED. If the poster's comes first, the request is there when AGREED
+ * is read, and is found by the look after that, without which no service
+ * sleeps. If it comes second, it finds the flag, and a wake-up is sent; that is
+ * read after the request can be found. */
 #include "providers/ofi/ofi_int.h"
 
 #include <errno.h>
@@ -106,8 +106,8 @@ int ofip_doze_heard(struct ofip_link *l)
 	return 1;
 }
 
-/* Whether nothing of ours is under way, for which the provider would have to be
- * asked. */
+/* Whether nothing of ours is under way for which the provider would have to be
+ * polled. */
 static bool is_still(struct ofip_link *l)
 {
 	bool ret;

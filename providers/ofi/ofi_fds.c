@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What libfabric calls.
+/* The calls that libfabric makes.
  *
  * The descriptors that it opens would have the lowest free numbers, which are
- * the program's, and at any time: a socket is accepted by whoever makes
- * progress. So libfabric's calls that make descriptors are led here, by the
- * table of what its file imports, and what they make is moved up and counted
- * like all of the library's. A program that used libfabric before us keeps it
- * as it is. */
+ * the program's, and it opens them at any time: the thread that makes progress
+ * accepts a socket. So libfabric's calls that make descriptors are redirected
+ * here, through the import table of its file, and their descriptors are moved
+ * up and counted like all of the library's. If the program used libfabric
+ * before us, nothing is redirected. */
 #include "providers/ofi/ofi_int.h"
 
 #include <errno.h>
@@ -124,19 +124,20 @@ static int high_shm_open(const char *name, int flags, mode_t mode)
 	return ret;
 }
 
-/* Libfabric's own settings, where nobody made them, but for the first. */
+/* Libfabric's own settings, unless they were set already, except for the
+ * first. */
 static struct {
 	const char *name;
 	char value[16];
 } settings[] = {
 	/* CMA: without it large writes of shm are fetched, and must not be. */
 	{ "FI_SHM_DISABLE_CMA", "0" },
-	/* The cache of registrations is one beside ours, and writes jumps to
-	 * libfabric into munmap() and others: they lead nowhere when a forked
-	 * child has libfabric anew. */
+	/* Libfabric's cache of registrations duplicates ours, and writes jumps
+	 * to libfabric into munmap() and others; in a forked child that loads
+	 * libfabric anew, they lead nowhere. */
 	{ "FI_MR_CACHE_MONITOR", "disabled" },
-	/* Buffers of ofi_rxm of 16 KiB take ten times as long to make when an
-	 * endpoint is opened; only our messages lie in them. */
+	/* With buffers of 16 KiB in ofi_rxm, opening an endpoint takes ten
+	 * times as long; only our messages lie in them. */
 	{ "FI_OFI_RXM_BUFFER_SIZE", "1024" },
 	/* Without SRX ofi_rxm closes a connection's endpoint, and then posts to
 	 * it anew each receive that was not looked at before its end was. */
@@ -286,7 +287,7 @@ static void read_imports(const struct dl_phdr_info *f, struct imports *ret)
 			*where[d->d_tag] = d->d_un.d_val;
 }
 
-/* Files are told in the order in which they came. */
+/* Files are listed in the order in which they came. */
 static int look_at(struct dl_phdr_info *f, size_t size, void *arg)
 {
 	const char *base = strrchr(f->dlpi_name, '/');
@@ -319,7 +320,7 @@ bool ofip_fds_taken(void)
 	return n_changes;
 }
 
-/* The program may have come to use libfabric, too, and keep it when we go. */
+/* The program may use libfabric by now, too, and keep it loaded when we go. */
 __attribute__((destructor)) static void give_back(void)
 {
 	while (n_changes) {

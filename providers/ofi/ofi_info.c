@@ -97,7 +97,7 @@ bool ofip_shm(const struct fi_info *i)
 
 const char *ofip_unfit(const struct fi_info *i)
 {
-	/* The event queue's descriptor stays readable, and tells nothing. */
+	/* The event queue's descriptor stays readable, and so says nothing. */
 	if (!strncmp(i->fabric_attr->prov_name, "net", 3))
 		return "experimental in libfabric 1.17: use tcp";
 	/* Shm would take the program's signals, and leave files behind. */

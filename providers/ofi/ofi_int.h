@@ -37,18 +37,19 @@ extern const struct exi_provider ofip_provider;
 
 /* --- what libfabric finds (ofi_info.c) ---------------------------------- */
 
-/* The first that is as we need it, with endpoints that reach the host at peer
- * from the address at; both null: any. 0, or -ENODEV and why. */
+/* Finds the first provider that can be used, with endpoints that reach the host
+ * at peer from the address at; both null: any. 0, or -ENODEV and why. */
 int ofip_info(const struct sockaddr *at, const struct sockaddr *peer,
 	      struct fi_info **ret, char *why, size_t len);
-/* Everything that libfabric finds of the provider of that name, or of every
+/* Returns all that libfabric finds of the provider of that name, or of every
  * provider; may be null. */
 struct fi_info *ofip_infos(const char *provider, enum fi_ep_type type,
 			   const struct sockaddr *at);
-/* The reason why one that libfabric found is not used; null: it can be. */
+/* The reason why an entry that libfabric found is not used; null: it can be
+ * used. */
 const char *ofip_unfit(const struct fi_info *i);
-/* Whether peer can be reached from at. Without addresses of IP nothing says
- * which host is reached: a provider within one host does not reach another. */
+/* Whether peer can be reached from at. Without IP addresses it is unknown which
+ * host is reached: a provider within one host does not reach another. */
 bool ofip_reaches(const struct fi_info *i, const struct sockaddr *at,
 		  const struct sockaddr *peer);
 /* Whether endpoints are named by addresses of IP. */
@@ -145,7 +146,7 @@ struct ofip_net {
 	_Atomic bool dozes; /* until a peer rings */
 	unsigned int rung;  /* rings since then */
 	uint64_t rung_since;
-	bool later;		    /* as ofip_later() says */
+	bool later;		    /* as ofip_later() returns */
 	_Atomic bool requested;	    /* the descriptors are watched */
 	_Atomic unsigned int takes; /* how often any thread took what arrived */
 	unsigned int takes_seen;    /* takes when the service looked last */
@@ -166,7 +167,7 @@ enum ofip_stage {
 	OFIP_CONNECTING, /* A: the socket connects, too */
 	OFIP_ASKED,	 /* A: ANSWER awaited */
 	OFIP_ANSWERED,	 /* B: CONFIRM awaited */
-	OFIP_PROVED,	 /* A: READY awaited; B: to be said */
+	OFIP_PROVED,	 /* A: READY awaited; B: READY to be sent */
 	OFIP_UP,
 };
 
@@ -186,8 +187,8 @@ struct ofip_link {
 	uint8_t token[16];	/* MSG, B: the connecting endpoint shows it */
 	/* MSG, B: the endpoint that connected before CONFIRM. */
 	struct fi_info *by;
-	struct exi_list later; /* READY could not be said yet */
-	uint64_t ready_by;     /* B: when READY is to be said at the latest */
+	struct exi_list later; /* READY could not be sent yet */
+	uint64_t ready_by;     /* B: when READY must be sent at the latest */
 	enum ofip_doze doze;   /* whether the other end rings us */
 	_Atomic int rings;     /* whether we are to ring the other end */
 	/* The rendezvous, and what came of its next message. The socket is
@@ -208,12 +209,12 @@ int ofip_net_join(struct ofip_link *l, const struct sockaddr *at,
 		  const struct sockaddr *peer);
 /* Makes the link's own endpoint (MSG), ready to receive. 0 or -errno. */
 int ofip_net_endpoint(struct ofip_link *l, struct fi_info *info);
-/* Tells the net the name of the other end's endpoint (RDM), which is as long as
+/* Gives the net the name of the other end's endpoint (RDM), which is as long as
  * ours. 0 or -errno. */
 int ofip_net_know(struct ofip_link *l, const void *name);
 /* Takes the slot and the endpoint away from the link. */
 void ofip_net_leave(struct ofip_link *l);
-/* Tells that nothing of the link uses the net any more. */
+/* Reports that nothing of the link uses the net any more. */
 void ofip_net_quit(struct exi_rma_link *l);
 /* Makes the service look now at a net without descriptors. */
 void ofip_net_wake(struct ofip_net *n);
@@ -236,7 +237,7 @@ void ofip_net_request(struct exi_rma_net *n);
 void ofip_net_links(struct exi_rma_net *n, void (*f)(struct exi_rma_link *l));
 void ofip_nets_each(void (*f)(struct exi_rma_net *n));
 
-/* Looks before it is believed that work keeps coming. */
+/* How often work is taken before the caller assumes that it keeps coming. */
 #define OFIP_TRIES 16
 
 /* The list of all nets, under nets_lock of ofi_net.c. */
@@ -244,7 +245,7 @@ extern struct exi_list ofip_nets;
 
 /* --- what arrived, and requests (ofi_post.c) ------------------------------ */
 
-/* Libfabric may put the next message there. 0 also where the endpoint has
+/* Gives libfabric a buffer for the next message. 0 also if the endpoint is
  * gone. */
 ssize_t ofip_post_buffer(struct ofip_net *n, struct ofip_buffer *b);
 
@@ -253,7 +254,7 @@ void ofip_net_reap_locked(struct ofip_net *n);
 
 /* --- who looks, and when (ofi_watch.c) ------------------------------------ */
 
-/* The service looks at the net in so many ns. */
+/* Has the service look at the net in this many ns. */
 void ofip_net_poll_in(struct ofip_net *n, uint64_t ns);
 
 /* Keeps other threads from reading a queue, or letting libfabric ask its
@@ -266,12 +267,12 @@ void ofip_net_let_go(struct ofip_net *n);
  * a queue may move that. */
 int ofip_net_ask_waits(struct ofip_net *n, struct ofip_waits *ret);
 
-/* The service looks when something comes: by the descriptors, or where there
- * are none by the time. */
+/* Has the service look when something comes: by the descriptors, or by time
+ * where there are none. */
 void ofip_net_watch(struct ofip_net *n);
 
-/* Takes a descriptor out of the set, not only disarmed: in a set it costs every
- * message, also when the program takes them all. */
+/* Removes a descriptor from the set. Disarming would not do: a descriptor in a
+ * set adds cost to every message, even when the program takes them all. */
 void ofip_net_unwatch(int fd);
 
 /* The service looks at the net, for which something may have come. timed: no
@@ -288,14 +289,14 @@ void ofip_net_on_poke(struct exi_rma_event *e);
 /* Rings the other end, if it asked for that: requests of the link were posted.
  * The post lock is held. */
 void ofip_doze_posted(struct ofip_link *l);
-/* Reads what the other end says over the rendezvous. 1: the net is to be looked
- * at; 0: nothing. -errno. */
+/* Reads what the other end sends over the rendezvous. 1: the net is to be
+ * looked at; 0: nothing. -errno. */
 int ofip_doze_heard(struct ofip_link *l);
 /* Whether all ends send wake-ups: a look from here on may be the last. The
  * service lock is held, here and for the next. */
 bool ofip_doze_agreed(struct ofip_net *n);
 /* Asks the ends that would send no wake-up, if the net is quiet; and sends one
- * for what is under way, as libfabric may say more of it. */
+ * for what is under way, as libfabric may send more about it. */
 void ofip_doze_ask(struct ofip_net *n, bool quiet);
 
 /* --- the rendezvous' sockets (ofi_sock.c) ------------------------------- */
@@ -319,13 +320,14 @@ int ofip_sock_connect(const struct sockaddr *from, const struct sockaddr *to,
 		      int *ret);
 /* Sends all of the bytes. 0 or -errno. */
 int ofip_sock_say(int sock, const void *bytes, size_t len);
-/* Takes the next message of up to len bytes, as its head tells; in parts. Its
- * length; 0: not yet. -ENOTCONN: the other end has closed. -EPROTO. */
+/* Takes the next message, as long as its head states, up to len bytes; in
+ * parts. Returns its length; 0: not yet. -ENOTCONN: the other end has closed.
+ * -EPROTO. */
 ssize_t ofip_sock_take(int sock, unsigned char *in, unsigned int *fill,
 		       size_t len);
 void ofip_sock_close(int *sock);
 void ofip_asker_free(struct ofip_asker *a);
-/* Frees the askers that said nothing for long. The service lock is held. */
+/* Frees the askers that sent nothing for long. The service lock is held. */
 void ofip_socks_tick(uint64_t now);
 void ofip_socks_forked(void);
 
@@ -338,7 +340,7 @@ void ofip_fds_take(void);
  * must be able to end them. */
 void ofip_fds_forked(void);
 
-/* Whether libfabric's calls lead to us. */
+/* Whether libfabric's calls are redirected to us. */
 bool ofip_fds_taken(void);
 
 /* --- libfabric's shm (ofi_shm.c) ---------------------------------------- */
@@ -347,9 +349,10 @@ bool ofip_fds_taken(void);
 int ofip_shm_name(struct fid_ep *ep);
 /* Whether the endpoint of that name can be written to. -errno. */
 int ofip_shm_reach(const unsigned char *name, size_t len);
-/* Whether a write of this thread failed since this was asked last. */
+/* Whether a write of this thread failed since the last call of this
+ * function. */
 bool ofip_shm_write_failed(void);
-/* The calls of libfabric's that come here instead of the C library. */
+/* Calls of libfabric that come here instead of going to the C library. */
 long ofip_shm_syscall(long number, long a, long b, long c, long d, long e,
 		      long f);
 int ofip_shm_open(const char *name, int flags, mode_t mode);
@@ -360,7 +363,7 @@ int ofip_shm_sigaction(int number, const struct sigaction *act,
 int ofip_shm_spin_lock(pthread_spinlock_t *l);
 int ofip_shm_spin_trylock(pthread_spinlock_t *l);
 int ofip_shm_spin_unlock(pthread_spinlock_t *l);
-/* Called before any of these. */
+/* Called before any of the functions above. */
 void ofip_shm_start(void);
 /* Called in a forked child, single-threaded: the memory is the parent's. */
 void ofip_shm_forked(void);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Meeting the peer: over a TCP connection of the two libraries, until both have
- * shown that they hold the key; then the endpoints connect, and READY is the
- * first message between them. docs/design/wire-ofi.md.
+/* The handshake with the peer: over a TCP connection of the two libraries,
+ * until both have shown that they hold the key; then the endpoints connect, and
+ * READY is the first message between them. docs/design/wire-ofi.md.
  *
  *	A: REQUEST	B: REQUEST -> ANSWER, with its endpoint's name
- *	   -> ANSWER -> CONFIRM, connects	   -> CONFIRM -> READY */
+ *	   -> ANSWER -> CONFIRM, connects	   -> CONFIRM -> READY  */
 #include "providers/ofi/ofi_int.h"
 
 #include <errno.h>
@@ -34,7 +34,7 @@
 /* READY is tried again: an endpoint for datagrams connects when it is first
  * sent to. */
 #define LATER_NS 2000000u
-/* READY is tried for so long: an end whose endpoint differs refuses it each
+/* How long READY is tried: an end with a different endpoint refuses it each
  * time. */
 #define READY_NS 5000000000u
 
@@ -147,8 +147,8 @@ static void end_rendezvous(struct ofip_link *l)
 	exi_rma_unlock(&l->rma.post);
 }
 
-/* Closes the rendezvous of an endpoint that tells by itself when the other end
- * leaves. */
+/* Closes the rendezvous of an endpoint that reports by itself when the other
+ * end leaves. */
 static void drop_rendezvous(struct ofip_link *l)
 {
 	if (!net_of(l)->rdm)
@@ -222,7 +222,7 @@ static void say_request(struct ofip_link *l)
 		give_up(l, EXS_X_REASON_PEER_LOST, strerror(-err));
 }
 
-/* An endpoint for the one that B listens with. */
+/* An endpoint that connects to the one with which B listens. */
 static int connect_to(struct ofip_link *l, const struct ofip_terms *t)
 {
 	struct ofip_net *n = net_of(l);
@@ -457,7 +457,7 @@ void ofip_meet_connected_by(struct ofip_net *n, struct fi_info *info,
 	fi_freeinfo(info);
 }
 
-/* MSG. A waits for READY, and whoever takes that ends its meeting. */
+/* MSG. A waits for READY, and the thread that takes it ends A's handshake. */
 void ofip_meet_connected(struct ofip_link *l)
 {
 	if (l->rma.connects || !l->rma.meeting)
@@ -503,7 +503,7 @@ static void on_message(struct ofip_link *l, size_t len)
 				  "a handshake message out of turn");
 }
 
-/* The rendezvous has ended: B has gone, or, over FI_EP_MSG, has no more use for
+/* The rendezvous has ended: B is gone, or, over FI_EP_MSG, no longer needs
  * it. */
 static void on_end(struct ofip_link *l)
 {

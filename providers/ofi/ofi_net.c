@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What connections share: a domain of libfabric, its queues, receive
+/* Nets, which connections share: a domain of libfabric, its queues, and receive
  * buffers. */
 #include "providers/ofi/ofi_int.h"
 
@@ -27,17 +27,17 @@
 #include "core/rma/watch.h"
 #include "core/rma/wire.h"
 
-/* Software sends while we call it, so no other piece is copied meanwhile; two
- * fit the largest ring. */
+/* A software provider sends while we call it, so no other piece is copied
+ * meanwhile; two pieces fit the largest ring. */
 #define SOFT_PIECE_MAX (EXI_RMA_RING_MAX / 2)
 
-/* IDLE_NS is how long a net stays that no link has: a program that makes one
- * connection after the other does not open a domain for each. */
+/* IDLE_NS is how long a net without links stays: a program that makes one
+ * connection after another does not open a domain for each. */
 #define IDLE_NS 100000000u
 /* SHORT_NS is that time where the program needs what the net holds. */
 #define SHORT_NS 10000000u
 /* PEER_NS is how long the endpoint of another process stays without links, over
- * rdm: it may still have to tell something about the last. */
+ * rdm: it may still have to report something about the last. */
 #define PEER_NS 1000000000u
 
 struct exi_list ofip_nets = EXI_LIST_INIT(ofip_nets);
@@ -160,9 +160,9 @@ static void destroy(struct ofip_net *n)
 	free(n);
 }
 
-/* Libfabric tells what it waits for itself, and then asks that by poll(2),
- * which is quicker than an epoll set of its own is, for a few connections.
- * False: it does not. */
+/* Opens queues for which libfabric lists the descriptors that it waits for, and
+ * asks them itself by poll(2), which for a few connections is quicker than an
+ * epoll set of its own. False: it does not. */
 static bool make_few(struct ofip_net *n)
 {
 	struct fi_cq_attr attr = { .size = OFIP_FEW * EXI_RMA_CREDITS * 2,
@@ -266,9 +266,9 @@ static int make_poke(struct ofip_net *n)
 	return n->poke < 0 ? -EMFILE : exi_rma_watch(n->poke, &n->on_poke);
 }
 
-/* What comes in a message tells credits, which are messages of their own where
- * all that comes is written. A message that is injected costs no more than a
- * write, where both are taken in order. */
+/* Bytes in a message carry credits along, which are messages of their own where
+ * all bytes are written. A message that is injected costs no more than a write,
+ * where both are taken in order. */
 static uint32_t eager(const struct ofip_net *n)
 {
 	size_t inject = n->info->tx_attr->inject_size;
@@ -453,7 +453,7 @@ static struct ofip_net *net_for(const struct sockaddr *at,
 	return NULL;
 }
 
-/* What the error of libfabric does not tell of a provider on top of another. */
+/* What libfabric's error does not show for a provider on top of another. */
 static const char *advice(bool layered, int err)
 {
 	return layered && (err == -FI_EINVAL || err == -FI_ENOMEM)
@@ -548,7 +548,8 @@ void ofip_net_leave(struct ofip_link *l)
 	s->posted = l->rma.posted;
 	if (!n->rdm && l->ep) {
 		fi_close(&l->ep->fid);
-		/* What it gives back is taken before the slot is used again. */
+		/* Requests that it gives back are taken before the slot is used
+		 * again. */
 		ofip_net_reap_locked(n);
 		s->done = s->posted;
 	}
@@ -561,8 +562,8 @@ unlock:
 
 /* --- the other ends of rdm ---------------------------------------------- */
 
-/* The peer of that name. A peer is known once for all its links: where an
- * address is known twice, rxm ends what goes there when it is forgotten
+/* The peer of that name. A peer is inserted once for all its links: if an
+ * address is inserted twice, rxm ends all traffic to it when it is removed
  * once. */
 static struct ofip_peer *find_peer(struct ofip_net *n, const void *name)
 {
@@ -579,8 +580,8 @@ static struct ofip_peer *find_peer(struct ofip_net *n, const void *name)
 }
 
 /* Shm keeps a name that it could not map, and takes it for mapped the next
- * time; and with the first whom it cannot write to it gives up writing to
- * anybody. */
+ * time; and after the first endpoint that it cannot write to, it gives up
+ * writing to any. */
 static int insert(struct ofip_net *n, const void *name, fi_addr_t *ret)
 {
 	bool ok;

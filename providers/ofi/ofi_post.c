@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What arrived on a net, and requests on it. */
+/* Messages that arrived on a net, and requests on it. */
 #include "providers/ofi/ofi_int.h"
 
 #include <errno.h>
@@ -42,7 +42,7 @@ ssize_t ofip_post_buffer(struct ofip_net *n, struct ofip_buffer *b)
 		       s->mr ? fi_mr_desc(s->mr) : NULL, FI_ADDR_UNSPEC, b);
 }
 
-/* The buffer is there again before what came in it counts, as over verbs. */
+/* The buffer is posted again before the message in it counts, as over verbs. */
 static void take(struct ofip_net *n, const struct fi_cq_data_entry *e)
 {
 	struct ofip_buffer *b = e->op_context;
@@ -82,7 +82,8 @@ static void take(struct ofip_net *n, const struct fi_cq_data_entry *e)
 		exi_rma_link_give(&l->rma, 1);
 }
 
-/* A receive that failed. An endpoint that was closed gives its own back so. */
+/* A receive that failed. A closed endpoint gives its receives back in this
+ * way. */
 static void take_error(struct ofip_net *n)
 {
 	struct fi_cq_err_entry e = { 0 };
@@ -182,9 +183,9 @@ void ofip_net_reap(struct exi_rma_net *net)
 	pthread_mutex_unlock(&n->reap);
 }
 
-/* Whether a request is injected: it is over when it is taken, and nothing is
- * heard of it but errors. A completion costs a system call where it can be
- * slept on. */
+/* Whether a request is injected: it is over when it is taken, and only errors
+ * are reported. A completion costs a system call where a thread can sleep on
+ * it. */
 static bool injected(const struct exi_rma_net *n, const struct exi_rma_req *r)
 {
 	return r->len <= n->inline_max && !r->tell && !r->last;
@@ -201,7 +202,7 @@ static ssize_t post_one(struct ofip_link *l, const struct exi_rma_req *r)
 	void *desc = r->mr && r->mr->handle && r->mr->handle != &unregistered
 			     ? fi_mr_desc(r->mr->handle)
 			     : NULL;
-	/* Verbs looks into the one that there is. */
+	/* If there is an array, the verbs provider looks into its entry. */
 	void **descs = desc ? &desc : NULL;
 	uint64_t flags, data = r->note;
 	fi_addr_t at = l->peer ? l->peer->at : FI_ADDR_UNSPEC;
@@ -262,8 +263,8 @@ static void see_off(struct exi_rma_link *l)
 	}
 }
 
-/* Requests were posted: over a net without descriptors the other end is told,
- * and the service looks at what comes of them. */
+/* Requests were posted: over a net without descriptors this wakes the other
+ * end, and the service looks for their completion. */
 static void posted(struct ofip_link *l, ssize_t err)
 {
 	struct ofip_net *n = ofip_net(l->rma.net);
@@ -325,7 +326,7 @@ int ofip_net_reg(struct exi_rma_net *net, void *addr, size_t len,
 	}
 	if (access == EXI_RMA_REMOTE)
 		flags |= FI_REMOTE_WRITE;
-	/* Nobody guesses it, where it is ours to choose. */
+	/* The key cannot be guessed, where we choose it. */
 	if (!(mode & FI_MR_PROV_KEY)) {
 		if (getrandom(&key, sizeof(key), 0) != sizeof(key))
 			return -EIO;

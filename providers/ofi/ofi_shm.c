@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Libfabric's shm, within one host. It keeps a file in /dev/shm for each
- * endpoint, to be removed by who ends, for which it takes the program's
- * signals; that of a process that was killed stays. So its calls are led here
- * (ofi_fds.c): it takes no signal; its memory has no file, and goes with its
- * process, in which others find it; and locks within are got back from who
- * died. */
+ * endpoint, which an ending process must remove, and for that it takes the
+ * program's signals; the file of a killed process stays. So its calls are
+ * redirected here (ofi_fds.c): it takes no signal; its memory has no file, is
+ * found by others through its process, and goes with that process; and locks in
+ * it are recovered from a process that died. */
 #include "providers/ofi/ofi_int.h"
 
 #include <dirent.h>
@@ -42,8 +42,8 @@ static struct exi_list ours = EXI_LIST_INIT(ours);
 
 /* --- names -------------------------------------------------------------- */
 
-/* The namespace of process numbers: these mean the same to processes with the
- * same one. */
+/* The PID namespace: process numbers mean the same to processes in the same
+ * one. */
 static uint64_t namespace(void)
 {
 	struct stat st;
@@ -66,8 +66,9 @@ int ofip_shm_name(struct fid_ep *ep)
 }
 
 /* Whether this process may write to another's memory. Another user's memory is
- * not believed, nor is it asked whether root may write there. Nothing lies at
- * the first address: a process that may write hears of that. */
+ * not trusted, and root's right to write there does not count. Nothing lies at
+ * the first address, so a process that may write gets an error that shows
+ * it. */
 static int may_write_to(pid_t pid)
 {
 	char byte = 0, path[32];
@@ -85,7 +86,7 @@ static int may_write_to(pid_t pid)
 	return 0;
 }
 
-/* Reads a name without its prefix. False: the name is none of ours. */
+/* Reads a name without its prefix. False: the name is not one of ours. */
 static bool parse(const char *name, uint64_t *ret_namespace, pid_t *ret_pid)
 {
 	uint64_t number;
@@ -243,7 +244,7 @@ bool ofip_shm_write_failed(void)
 	return ret;
 }
 
-/* Libfabric says of a write that the kernel refuses that it was posted. */
+/* Libfabric reports a write that the kernel refuses as posted. */
 long ofip_shm_syscall(long number, long a, long b, long c, long d, long e,
 		      long f)
 {
@@ -256,12 +257,12 @@ long ofip_shm_syscall(long number, long a, long b, long c, long d, long e,
 
 /* --- locks -------------------------------------------------------------- */
 
-/* The C library's spin lock, but it tells who has it: who is killed within
- * never gives it back, and all that has to do with that endpoint would spin for
- * ever. A command to an endpoint is seen by one store, so that half of one is
- * none (but of a write that is not there at once it would be two: ofi_info.c).
- * The count of free ones may be one too high then: more than those there are
- * are never needed (ofi_net.c). */
+/* The C library's spin lock, but it records its owner: a process that is killed
+ * within never gives it back, and all threads that use that endpoint would spin
+ * for ever. One store publishes a command to an endpoint, so half a command is
+ * none (a write that is not there at once would need two: ofi_info.c). The
+ * count of free commands may then be one too high: more than exist are never
+ * needed (ofi_net.c). */
 #define HELD 0x40000000
 
 /* SPINS are tried before the CPU is given up, for a large write takes long;
@@ -269,7 +270,7 @@ long ofip_shm_syscall(long number, long a, long b, long c, long d, long e,
 #define SPINS 64
 #define ASKS  8192
 
-/* The word of a lock that nobody has: another on each architecture. */
+/* The word of a free lock, which differs between architectures. */
 static int free_word;
 
 /* Whether a process is dead, with all its threads; its parent may not have

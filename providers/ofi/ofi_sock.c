@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* The rendezvous: a TCP connection beside the program's, which carries the
- * meeting's messages. */
+ * messages of the handshake. */
 #include "providers/ofi/ofi_int.h"
 
 #include <errno.h>
@@ -24,7 +24,8 @@
 #include "core/trust/auth_wire.h"
 
 #define BACKLOG 1024
-/* Connections that have not said all: so many are kept, for so long. */
+/* Connections that have not sent their whole REQUEST: how many are kept, and
+ * for how long. */
 #define SILENT_MAX 32u
 #define SILENT_NS  3000000000u
 
@@ -52,7 +53,7 @@ static int tcp_socket(int family)
 	return s < 0 ? -errno : exi_rma_host->fd_keep(s);
 }
 
-/* What is said is short, and waited for. */
+/* The messages are short, and sending waits for them. */
 static void at_once(int s)
 {
 	int on = 1;
@@ -216,7 +217,7 @@ static void on_listener(struct exi_rma_event *e)
 	exi_rma_tick_at(a->deadline);
 	if (exi_rma_watch(s, &a->event))
 		ofip_asker_free(a);
-	else /* a peer that has said all cannot be crowded out any more */
+	else /* a peer that has sent all cannot be crowded out any more */
 		on_asker(&a->event);
 }
 
@@ -227,7 +228,7 @@ static int listen_at(int s, const struct sockaddr *at)
 	setsockopt(s, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
 	if (at->sa_family == AF_INET6)
 		setsockopt(s, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof(on));
-	/* A connection that says nothing stays in the kernel, without a
+	/* A connection that sends nothing stays in the kernel, without a
 	 * descriptor. */
 	setsockopt(s, IPPROTO_TCP, TCP_DEFER_ACCEPT, &wait, sizeof(wait));
 	return bind(s, at, length(at)) < 0 || listen(s, BACKLOG) < 0 ? -errno
@@ -268,7 +269,7 @@ void ofip_sock_unlisten(void *listener)
 		struct ofip_asker *a =
 			exi_container(pos, struct ofip_asker, node);
 
-		/* An asker whose REQUEST was taken belongs to somebody else. */
+		/* An asker with a taken REQUEST has another owner. */
 		if (a->listener == l && a->deadline != UINT64_MAX)
 			ofip_asker_free(a);
 	}

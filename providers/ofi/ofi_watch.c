@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* When a net is looked at: on events of its queues' descriptors, or by the
- * time. */
+/* When a net is looked at: on events of its queues' descriptors, or by time. */
 #include "providers/ofi/ofi_int.h"
 
 #include <errno.h>
@@ -16,15 +15,15 @@
 #include "core/rma/rma.h"
 #include "core/rma/watch.h"
 
-/* NOW_AND_THEN_NS is how often a net is looked at while nobody sleeps:
- * libfabric does not tell what is urgent. */
+/* NOW_AND_THEN_NS is how often a net is looked at while no thread sleeps:
+ * libfabric does not report what is urgent. */
 #define NOW_AND_THEN_NS 1000000u
-/* BUSY_NS is the same while another thread looks all the time: the two get in
- * each other's way, and a look cost that thread some 100 us. */
+/* BUSY_NS is the same while another thread looks all the time: the two hinder
+ * each other, and a look cost that thread some 100 us. */
 #define BUSY_NS 4000000u
 
-/* A provider without descriptors is looked at so often while somebody waits,
- * and now and then while nobody does. */
+/* A provider without descriptors is looked at this often while a thread waits,
+ * and now and then while none does. */
 #define POLL_NS 50000u
 
 void ofip_net_poll_in(struct ofip_net *n, uint64_t ns)
@@ -68,7 +67,8 @@ int ofip_net_ask_waits(struct ofip_net *n, struct ofip_waits *ret)
 	return 0;
 }
 
-/* Numbers of what was closed have left the sets, or are another's there. */
+/* Closed descriptors have left the sets, or their numbers are another's
+ * there. */
 static void empty_sets(struct ofip_net *n)
 {
 	for (size_t i = 0; i < n->waits.n; i++) {
@@ -98,11 +98,11 @@ static bool is_connection(const struct ofip_waits *w, int fd)
 	return times > 1;
 }
 
-/* What arrives is told until it is taken. Else once: that a queue has
- * something, which the look before the sleep finds, after which some
+/* What arrives is reported until it is taken. Reported once are: that a queue
+ * has something, which the look before the sleep finds, after which some
  * descriptors stay readable; and that there is room, whether libfabric waits
- * for it or not, for any thread may make it wait and the list does not tell
- * then. */
+ * for it or not, for any thread may make it wait and the list does not show
+ * that. */
 static int watch_one(struct ofip_net *n, int fd)
 {
 	int err;
@@ -136,7 +136,7 @@ static int fill_sets(struct ofip_net *n, bool *ret_changed)
 	return err;
 }
 
-/* What is told once was told. */
+/* What is reported once was reported. */
 static void drain(struct ofip_net *n)
 {
 	struct epoll_event ev[4 * OFIP_FEW];
@@ -150,7 +150,7 @@ static void watch_fds(struct ofip_net *n)
 	exi_rma_watch_once(n->sent_fd, &n->on_sent, EPOLLIN);
 }
 
-/* Libfabric has nothing that its descriptors do not tell, and the sets have
+/* Libfabric has nothing that its descriptors do not report, and the sets have
  * them. */
 static bool may_sleep(struct ofip_net *n)
 {
@@ -168,7 +168,7 @@ static bool may_sleep(struct ofip_net *n)
 	return ret && !changed;
 }
 
-/* The descriptors tell of what comes from here on; what came before is taken.
+/* The descriptors report what comes from here on; what came before is taken.
  * False: it keeps coming. */
 static bool watch_net(struct ofip_net *n)
 {
@@ -202,7 +202,7 @@ void ofip_net_request(struct exi_rma_net *net)
 {
 	struct ofip_net *n = ofip_net(net);
 
-	/* What comes from here on rings, and what came is looked for next. */
+	/* Messages from here on ring, and earlier ones are looked for next. */
 	if (atomic_load(&n->dozes) || atomic_exchange(&n->requested, true))
 		return;
 	if (!n->polled)
@@ -231,7 +231,7 @@ static void request_now(struct ofip_net *n)
 		ofip_net_watch(n);
 }
 
-/* Looks later: nobody waits. A thread that begins to wait meanwhile, and was
+/* Looks later: no thread waits. A thread that begins to wait meanwhile, and was
  * watched for, is seen by the look at armed; one that begins after that finds
  * that nothing is requested. */
 static void look_later(struct ofip_net *n, bool busy)
@@ -271,7 +271,7 @@ static bool may_doze(struct ofip_net *n)
 	return false;
 }
 
-/* No descriptor tells when the provider would take it. */
+/* No descriptor reports when the provider would take it. */
 static void retry(struct ofip_net *n)
 {
 	for (unsigned int i = 0; i < n->slots; i++)
@@ -279,10 +279,10 @@ static void retry(struct ofip_net *n)
 			exi_rma_link_retry(&n->slot[i].link->rma);
 }
 
-/* What came. *ret_all: there was no more; without descriptors it is asked for
- * until there is nothing, as who finds a queue empty makes libfabric fetch what
- * came; and once more, for another may just be fetching it, to read the other
- * queue. */
+/* Takes what came. *ret_all: there was no more. Without descriptors, it looks
+ * until there is nothing, since a thread that finds a queue empty makes
+ * libfabric fetch what came; and once more, since another thread may just be
+ * fetching it, to read the other queue. */
 static int look(struct ofip_net *n, bool *ret_all)
 {
 	int took = 0, found;
@@ -338,7 +338,7 @@ void ofip_net_on_poke(struct exi_rma_event *e)
 	ofip_net_look_at(n, true);
 }
 
-/* Called before the service sleeps on what libfabric's descriptors tell. */
+/* Called before the service sleeps on libfabric's descriptors. */
 int ofip_nets_arm(void)
 {
 	struct exi_list *pos;
@@ -347,8 +347,8 @@ int ofip_nets_arm(void)
 	exi_list_for_each (pos, &ofip_nets) {
 		struct ofip_net *n = exi_container(pos, struct ofip_net, node);
 
-		/* The event queue comes first: what connects here is to be
-		 * watched. */
+		/* The event queue comes first: an endpoint that connects here
+		 * must be watched. */
 		if (n->eq)
 			n->on_eq.call(&n->on_eq);
 		if (!n->polled && atomic_load(&n->requested) && !watch_net(n))

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The bytes that ofi alone says: docs/design/wire-ofi.md. Numbers are
- * little-endian. */
+/* The part of the wire format that only ofi uses: docs/design/wire-ofi.md.
+ * Numbers are little-endian. */
 #ifndef EXI_PROVIDERS_OFI_WIRE_H
 #define EXI_PROVIDERS_OFI_WIRE_H
 
@@ -8,7 +8,7 @@
 
 #define OFIP_NAME_MAX 128
 
-/* The terms of ANSWER: how B is reached. Anybody may know. */
+/* The terms of ANSWER: how B is reached. They are not secret. */
 struct ofip_terms {
 	uint32_t format; /* the name's, as libfabric numbers them */
 	uint16_t len;	 /* the name's */

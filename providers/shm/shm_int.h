@@ -9,9 +9,9 @@
  *
  * The producer zeroes the word after a new record before it publishes the
  * record's own word, so the consumer polls one word, finds the payload in the
- * same line, and nothing needs clearing. The consumer says how far it is only
- * every quarter of the ring. Which store pairs with which load is in the table
- * of docs/design/wire-shm.md, section 4. */
+ * same line, and nothing needs clearing. The consumer publishes its position
+ * only every quarter of the ring. The table in section 4 of
+ * docs/design/wire-shm.md lists which store pairs with which load. */
 #ifndef EXI_SHM_INT_H
 #define EXI_SHM_INT_H
 
@@ -102,7 +102,8 @@ struct shmp_priv {
 
 #define SHMP_NEVER UINT64_MAX /* a value of full_at */
 
-/* Counts so much of the ring against EXS_MEMORY_LIMIT_MB. 0 or -ENOMEM. */
+/* Counts this many bytes of the ring against EXS_MEMORY_LIMIT_MB. 0 or
+ * -ENOMEM. */
 int shmp_segment_grow(struct shmp_priv *p, uint32_t bytes);
 
 /* Counts this many bytes of the peer's ring: an honest peer pays for the pages
@@ -228,7 +229,8 @@ SHMP_RARE void shmp_wake_peer(struct exi_conn *c, uint32_t wait,
  * pages exist yet. -EPROTO: the peer's value is impossible. */
 int64_t shmp_refresh_limit(struct shmp_tx *tx, struct shmp_priv *p);
 
-/* The ring is not as large as the peer allows, and there was memory so far. */
+/* Whether the ring is smaller than the peer allows, and there was memory so
+ * far. */
 bool shmp_can_grow(const struct shmp_priv *p, const struct shmp_tx *tx);
 
 /* Members of shmp_conn_ops and shmp_loan_ops. */
@@ -236,14 +238,14 @@ ssize_t shmp_conn_send(struct exi_conn *c, const void *buf, size_t len,
 		       int flags);
 int shmp_conn_end(struct exi_conn *c);
 
-/* The next record's, as if it had all these bytes. The ring stays as it is. */
+/* loan_room: the room of the next record, as if it had all these bytes. The
+ * ring stays as it is. */
 ssize_t shmp_loan_room(struct exi_conn *c, size_t len, void **ret);
 void shmp_loan_put(struct exi_conn *c, size_t n);
 
 /* --- shm_rx.c ------------------------------------------------------------ */
 
-/* Tells the peer how far the reader is, and wakes a sender that waits for
- * that. */
+/* Publishes how far the reader is, and wakes a sender that waits for that. */
 SHMP_RARE void shmp_publish_taken(struct exi_conn *c);
 
 /* Reading continues at another position, in a ring of another size. The word
@@ -254,8 +256,8 @@ SHMP_RARE int shmp_begin_at(struct shmp_priv *p, struct shmp_rx *rx,
 /* 1: a record with unread bytes is open. 0: the end. -EAGAIN, -EPROTO. */
 int shmp_look(struct shmp_priv *p, struct shmp_rx *rx);
 
-/* Moves a copy of the reader's state behind all that is there now; how many
- * bytes that is. */
+/* Moves a copy of the reader's state behind all that is there now; returns how
+ * many bytes that is. */
 size_t shmp_pass_all(struct shmp_priv *p, struct shmp_rx *rx);
 
 /* Members of shmp_conn_ops and shmp_loan_ops. */

@@ -35,7 +35,7 @@ static inline uint64_t record_end(const struct shmp_rx *rx, uint32_t len)
 	return rx->pos + shmp_record_bytes(len) + SHMP_HEAD;
 }
 
-/* Makes sure that so many bytes of payload can be read, and the next word. */
+/* Makes sure that this many bytes of payload can be read, and the next word. */
 static inline int admit(const struct shmp_priv *p, struct shmp_rx *rx,
 			uint32_t len)
 {
@@ -67,7 +67,7 @@ SHMP_RARE int shmp_begin_at(struct shmp_priv *p, struct shmp_rx *rx,
 	return 0;
 }
 
-/* The record at pos, when it is neither data nor nothing. 0: look again. */
+/* Handles the record at pos, which is neither data nor empty. 0: look again. */
 static int look_special(struct shmp_priv *p, struct shmp_rx *rx, uint32_t word)
 {
 	uint32_t len = word & SHMP_LEN_MASK;
@@ -109,7 +109,8 @@ static SHMP_RARE int look_on(struct shmp_priv *p, struct shmp_rx *rx)
 		word = atomic_load_explicit(&r->word, memory_order_acquire);
 		if (word == 0)
 			return -EAGAIN;
-		/* A word of the other lap is none, look_special() says. */
+		/* A word of the other lap is no record, as look_special()
+		 * finds. */
 		word ^= shmp_lap(rx->pos, rx->bytes);
 		if (exi_unlikely(word >> SHMP_KIND_SHIFT != SHMP_DATA)) {
 			err = look_special(p, rx, word);
@@ -184,7 +185,7 @@ static SHMP_RARE ssize_t peek(struct shmp_priv *p, const struct shmp_rx *at,
 	return done ? (ssize_t)done : ret;
 }
 
-/* Whether the peer is to be told what was taken. */
+/* Whether the peer must learn what was taken. */
 static inline bool tells(const struct shmp_rx *rx, uint64_t pos)
 {
 	return pos - rx->published >= rx->bytes / 4;
@@ -241,8 +242,8 @@ ssize_t shmp_conn_recv(struct exi_conn *c, void *buf, size_t len, int flags)
 
 	if (exi_unlikely(flags & MSG_PEEK))
 		return peek(p, rx, buf, len);
-	/* What most receives are: one small record, wanted whole. Without a
-	 * call but at the end, so that no registers are saved for it. */
+	/* The most frequent receive: one small record, wanted whole. It makes
+	 * no call except at the end, so that no registers are saved for it. */
 	n = rx->len;
 	if (n == 0)
 		n = shmp_small(r, rx);

@@ -17,10 +17,10 @@
 #include "core/base/util.h"
 #include "core/fabric/provider.h"
 
-/* What a ring begins with: small messages stay where they are warm, and a
- * connection that sees no others takes no more memory. A stream that fills it
- * goes on with more, in the end with the whole ring, which is larger than the
- * caches of two cores together: what the sender wrote then comes to the
+/* The size at which a ring begins: small messages stay where they are warm, and
+ * a connection with no other messages takes no more memory. A stream that fills
+ * it continues with more, in the end with the whole ring, which is larger than
+ * the caches of two cores together: what the sender wrote then comes to the
  * receiver from their common cache, not out of the sender's own. */
 #define START_BYTES (16u << 10)
 
@@ -41,8 +41,8 @@
  * mappings. */
 static _Atomic uint64_t used, mapped, maps;
 
-/* Counts a ring of so many bytes in *counted. Once: what a later switch makes
- * small again stays counted. */
+/* Counts a ring of this many bytes in *counted. Once: a ring that a later
+ * switch makes small again stays counted. */
 static int charge(uint64_t *counted, uint32_t ring, const char *otherwise)
 {
 	uint64_t limit = (uint64_t)exi_config()->memory_limit_mb << 20;
@@ -203,7 +203,8 @@ int shmp_segment_make(const struct shmp_priv *p, struct shmp_tx *tx,
 			  MADV_POPULATE_WRITE);
 }
 
-/* FUTURE_WRITE: nobody else can write it, nor anybody punch a hole. */
+/* FUTURE_WRITE: no other process can write it, and no process can punch a
+ * hole. */
 #define SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL | F_SEAL_FUTURE_WRITE)
 
 /* Makes our half. The descriptor goes to the peer; our mapping stays. */
@@ -235,8 +236,8 @@ static int make(struct exi_conn *c, struct exi_blob *ret)
 		err = map(fd, size, PROT_READ | PROT_WRITE, &at);
 	if (err)
 		goto close_fd;
-	/* The seals come after our mapping: nobody can map it for writing from
-	 * here on. */
+	/* The seals come after our mapping: no process can map it for writing
+	 * from here on. */
 	if (fcntl(fd, F_ADD_SEALS, SEALS) < 0) {
 		err = -errno;
 		goto unmap;
@@ -291,8 +292,8 @@ static bool sizes_fit(uint32_t start, uint32_t ring)
 	       !(start & (start - 1));
 }
 
-/* Maps the peer's half, trusting nothing it says: of its ring no more than ours
- * has, which the peer was told, or is. */
+/* Maps the peer's half, without trust in its contents: of its ring no more than
+ * ours has, which the peer knows, or is about to learn. */
 static int take(struct exi_conn *c, const struct exi_blob *blob)
 {
 	struct shmp_priv *p = shmp_priv(c);

@@ -10,7 +10,7 @@
 
 #include "core/fabric/provider.h"
 
-/* What lies in the ring is nobody's, and it is small again. */
+/* The ring's contents belong to no reader, and it is small again. */
 static int switch_head(struct exi_conn *c, uint64_t *ret)
 {
 	struct shmp_priv *p = shmp_priv(c);
@@ -72,7 +72,7 @@ static int switch_takeback(struct exi_conn *c, uint64_t pos, uint64_t used)
 	struct shmp_priv *p = shmp_priv(c);
 	struct shmp_tx *tx = &shmp_shared(c)->tx;
 
-	/* What the reader said it took it has read. */
+	/* The reader has read what it published as taken. */
 	if (pos > tx->head || pos < tx->taken || pos % SHMP_ALIGN ||
 	    used > SHMP_LEN_MASK || (used && pos == tx->head))
 		return -EPROTO;
@@ -85,7 +85,7 @@ static int switch_takeback(struct exi_conn *c, uint64_t pos, uint64_t used)
 	return 0;
 }
 
-/* The run of bytes at *pos, of which *used are gone; *pos goes on to it. */
+/* The run of bytes at *pos, of which *used are gone; moves *pos to it. */
 static size_t run_at(struct shmp_priv *p, struct shmp_tx *tx, uint64_t *pos,
 		     uint64_t *used, const void **ret)
 {

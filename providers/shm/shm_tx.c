@@ -38,8 +38,7 @@ int64_t shmp_refresh_limit(struct shmp_tx *tx, struct shmp_priv *p)
 	exi_cpu_refresh(); /* where the kernel would have to be asked */
 	/* The peer cannot have taken what we did not write, nor a part of a
 	 * record: a limit between two alignments would let a record pass it.
-	 * What the peer says of a time before the last switch does not
-	 * count. */
+	 * What the peer published before the last switch does not count. */
 	if (taken > tx->head || taken % SHMP_ALIGN)
 		return -EPROTO;
 	if (taken > tx->taken)
@@ -67,7 +66,8 @@ static SHMP_RARE void begin_epoch(struct shmp_priv *p, struct shmp_tx *tx,
 	tx->epoch = epoch;
 }
 
-/* Says in the segment when this process had sent something by the kernel. */
+/* Publishes in the segment when this process had sent something through the
+ * kernel. */
 static SHMP_RARE void sent_by_kernel(struct shmp_priv *p, struct shmp_tx *tx,
 				     uint64_t when)
 {
@@ -80,10 +80,10 @@ static SHMP_RARE void sent_by_kernel(struct shmp_priv *p, struct shmp_tx *tx,
 	tx->kernel = when;
 }
 
-/* What this thread sends now was made then: a unit or more after what it sent
- * before, whatever the connection. A processor reads its clock early, and two
- * sends in a row may read the same. The first unit of an epoch would say that
- * there is no time. A clock that was set back by more than AHEAD counts. */
+/* The time of this thread's next send: a unit or more after its send before, on
+ * any connection. A processor reads its clock early, and two sends in a row may
+ * read the same. The first unit of an epoch would mean that there is no time. A
+ * clock that was set back by more than AHEAD counts. */
 #define AHEAD 4096
 
 static inline uint64_t later_than_before(uint64_t now)
@@ -117,7 +117,7 @@ static inline uint32_t rings_now(struct shmp_priv *p)
 	       atomic_load_explicit(&p->rang, memory_order_relaxed);
 }
 
-/* The `made` of the record that is published next. To tell the time takes
+/* The `made` of the record that is published next. Reading the clock takes
  * longer than all the rest. */
 static inline uint32_t made_now(struct shmp_priv *p, struct shmp_tx *tx)
 {
@@ -179,16 +179,16 @@ bool shmp_can_grow(const struct shmp_priv *p, const struct shmp_tx *tx)
 	return tx->bytes < p->out_bytes && !p->small;
 }
 
-/* Whether nothing was taken since a record found no room: what nobody reads
- * gets a place, as in the kernel's buffers. */
+/* Whether nothing was taken since a record found no room: unread bytes get a
+ * place, as in the kernel's buffers. */
 static bool stalled(const struct shmp_tx *tx)
 {
 	return tx->full_at == tx->taken;
 }
 
-/* A larger ring from here on. Room for the record is always kept. Once the
- * reader is done with the ring before this one; to the whole also sooner, so
- * that there are never more than two before it in which something lies. */
+/* A larger ring from here on. Room for the record is always kept. It grows once
+ * the reader is done with the ring before this one; to the whole ring also
+ * sooner, so that never more than two rings before it still have records. */
 static bool grow(struct exi_conn *c)
 {
 	struct shmp_priv *p = shmp_priv(c);
@@ -261,7 +261,8 @@ static inline ssize_t on_pages(struct shmp_priv *p, struct shmp_tx *tx,
 }
 
 /* The payload of the next record, for up to len bytes, and no more than most:
- * how many; 0: there is no room. -ENOBUFS: nor memory for it. */
+ * returns how many; 0: there is no room. -ENOBUFS: there is no memory for
+ * it. */
 static ssize_t find_room(struct exi_conn *c, size_t len, uint32_t most)
 {
 	struct shmp_priv *p = shmp_priv(c);
@@ -312,10 +313,9 @@ static int no_room(struct shmp_priv *p, bool again)
 	return -ENOBUFS;
 }
 
-/* The lines of the record after the one that ends at a position, if it takes as
- * much, are asked for: the reader has read them a lap ago, and the stores of
- * the next send would wait for each. Not the first, which the reader looks
- * at. */
+/* Prefetches the lines of the record after the one that ends at a position, if
+ * it is as long: the reader has read them a lap ago, and the stores of the next
+ * send would wait for each. Not the first line, which the reader looks at. */
 static inline void own_ahead(struct shmp_priv *p, const struct shmp_tx *tx,
 			     uint64_t end, uint32_t bytes)
 {
@@ -364,7 +364,7 @@ static inline bool send_lines(struct exi_conn *c, const unsigned char *buf,
 	return true;
 }
 
-/* What find_room() said, which is no room: -ENOBUFS once. */
+/* What find_room() returned, which is no room: -ENOBUFS once. */
 static ssize_t failed(struct shmp_priv *p, ssize_t err)
 {
 	if (err != -ENOBUFS || !p->starved) {
@@ -374,8 +374,8 @@ static ssize_t failed(struct shmp_priv *p, ssize_t err)
 	return -EAGAIN;
 }
 
-/* A small send that the ring's end parts after n bytes, and there is room for
- * both: who reads the first part finds the other. */
+/* A small send that the ring's end splits after n bytes, and there is room for
+ * both parts: a reader that reads the first part finds the other. */
 static bool is_parted(struct shmp_tx *tx, uint32_t n, size_t len)
 {
 	uint64_t end = tx->head + shmp_record_bytes(n);
@@ -401,8 +401,8 @@ static void fill(struct shmp_record *r, const unsigned char *from, uint32_t n)
 	exi_copy(to, from, n);
 }
 
-/* The second part first: nobody looks at it before the first one's word is
- * there, whose store releases it. */
+/* The second part first: the reader does not look at it before the first one's
+ * word is there, whose store releases it. */
 static void send_parted(struct exi_conn *c, const unsigned char *buf,
 			uint32_t n, uint32_t len)
 {
@@ -462,7 +462,7 @@ static SHMP_RARE ssize_t send_other(struct exi_conn *c, const void *buf,
 						   : send_large(c, buf, len);
 }
 
-/* Somebody may wait for r, the record at pos, which was published. */
+/* A thread may wait for r, the record at pos, which was published. */
 static SHMP_RARE ssize_t sent_awaited(struct exi_conn *c, uint32_t wait,
 				      struct shmp_record *r, uint64_t pos,
 				      size_t len)
@@ -476,8 +476,8 @@ static SHMP_RARE ssize_t sent_awaited(struct exi_conn *c, uint32_t wait,
 	return (ssize_t)len;
 }
 
-/* What most sends are, as send_small() with what it calls, but without a call
- * except at the end: no registers are saved for one. */
+/* The most frequent send, as send_small() with what it calls, but with no call
+ * except at the end, so that no registers are saved. */
 ssize_t shmp_conn_send(struct exi_conn *c, const void *buf, size_t len,
 		       int flags)
 {

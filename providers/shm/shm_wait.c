@@ -8,8 +8,9 @@
 #include "core/base/util.h"
 #include "core/fabric/provider.h"
 
-/* shmp_look(), where a small record is likely. It is opened: a peer that takes
- * its word back does not make a program wait that was told of bytes. */
+/* shmp_look(), where a small record is likely. It is opened: so a peer that
+ * takes its word back cannot make a program wait after bytes were reported to
+ * it. */
 static inline int open_next(struct shmp_priv *p, struct shmp_rx *rx)
 {
 	uint32_t n = rx->len ? 0 : shmp_small(shmp_in(p, rx), rx);
@@ -26,11 +27,11 @@ static bool readable(struct shmp_priv *p, struct shmp_rx *rx)
 	return open_next(p, rx) != -EAGAIN;
 }
 
-/* Whether there is room for more than a little, as in the kernel's buffers:
- * programs that write some KB when they are told so, and would wait, may be
- * waited for by their peer. A ring that can grow, or is to be left, counts as
- * writable: a program that asks before each send never finds that there is no
- * room, so the question counts as that. */
+/* Whether there is room for more than a little, as in the kernel's buffers: a
+ * program that writes some KB when the ring is reported writable, and would
+ * wait, may keep its peer waiting. A ring that can grow, or is to be left,
+ * counts as writable: a program that asks before each send never finds that
+ * there is no room, so the question counts as that. */
 static bool writable(struct shmp_priv *p, struct shmp_tx *tx)
 {
 	int64_t room = shmp_refresh_limit(tx, p);
@@ -78,8 +79,8 @@ static int request_space(struct shmp_priv *p, struct shmp_tx *tx, uint32_t bits)
 	return 0;
 }
 
-/* Says for which sleep a bell is asked, before the request. A bell that was
- * asked for without a sleep is for another waiter, too. */
+/* Publishes for which sleep a bell is asked, before the request. A bell that
+ * was asked for without a sleep is for another waiter, too. */
 static void name_sleep(struct exi_conn *c, uint64_t pos)
 {
 	struct shmp_segment *mine = shmp_priv(c)->mine;
@@ -116,7 +117,7 @@ static int request_data(struct exi_conn *c, uint32_t bits)
 	return 0;
 }
 
-/* What comes after all that is there. -EBUSY: something came just now. */
+/* What follows all that is there. -EBUSY: something came just now. */
 static int request_next(struct exi_conn *c)
 {
 	struct shmp_priv *p = shmp_priv(c);
@@ -224,8 +225,8 @@ static size_t conn_unread(struct exi_conn *c)
 	return shmp_pass_all(shmp_priv(c), &rx);
 }
 
-/* The sender's sum, of what we took. Where its ring can grow it does so, or it
- * leaves it. */
+/* The sender's sum, from what we took. If its ring can grow, the sender grows
+ * or leaves it. */
 static bool conn_full(struct exi_conn *c)
 {
 	struct shmp_priv *p = shmp_priv(c);
@@ -241,9 +242,9 @@ static bool conn_full(struct exi_conn *c)
 	       (int64_t)(limit + end.bytes - end.pos) <= end.bytes / 4;
 }
 
-/* What the peer left unread, if its kernel has told us that it is no more: what
- * it wrote is there; else what it has not yet said that it read. What it says
- * of a time before the last switch does not count. */
+/* What the peer left unread, if the kernel has reported that the peer is gone:
+ * what it wrote is there; otherwise what it has not yet published as read. What
+ * it published before the last switch does not count. */
 static size_t conn_left_unread(struct exi_conn *c)
 {
 	const struct shmp_tx *tx = &shmp_shared(c)->tx;
@@ -265,8 +266,8 @@ static int conn_peer_cpu(struct exi_conn *c)
 	return cpu < 0 ? cpu : (exi_cpu() & ~(int)SHMP_CPU_MASK) | cpu;
 }
 
-/* When the peer's process had sent something by the kernel, before the record
- * at pos. */
+/* When the peer's process had sent something through the kernel, before the
+ * record at pos. */
 static uint64_t by_kernel(const struct shmp_segment *theirs, uint64_t pos)
 {
 	/* Pair with the releases in sent_by_kernel(). */

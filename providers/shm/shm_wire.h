@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The segment that one end of a shm connection shares with the other: what is
- * in docs/design/wire-shm.md, section 4. The end that made it writes it; the
- * peer maps it read-only. */
+/* The segment that one end of a shm connection shares with the other, as in
+ * docs/design/wire-shm.md, section 4. The end that made it writes it; the peer
+ * maps it read-only. */
 #ifndef EXI_SHM_WIRE_H
 #define EXI_SHM_WIRE_H
 
@@ -38,23 +38,23 @@ struct shmp_record {
 };
 _Static_assert(offsetof(struct shmp_record, rest) == SHMP_HEAD, "record head");
 
-/* Wait words: what the low bits ask for, and above them the position (in units
- * of SHMP_ALIGN) at which the wait began: the record that is awaited, or the
- * `taken` that left too little room. The end that passes just that position
- * sends a wake-up; one for an earlier position would be taken for this one's,
- * and this one lost. */
+/* Wait words: the low bits state what is asked for; above them is the position
+ * (in units of SHMP_ALIGN) at which the wait began: the record that is awaited,
+ * or the `taken` that left too little room. The end that passes just that
+ * position sends a wake-up; one for an earlier position would be taken for this
+ * one's, and this one lost. */
 #define SHMP_WAIT_WORD	  1u /* a thread sleeps on the word in our segment */
 #define SHMP_WAIT_BELL	  2u /* send WAKE over the pair link */
 #define SHMP_WAIT_MASK	  3u
 #define SHMP_WAIT_AT(pos) ((uint32_t)((pos) / SHMP_ALIGN) << 2)
 
-/* From this byte of the stream on its process sent over TCP then, in
- * exi_ticks(); 0: nothing is said, or it changes. */
+/* The process sent over TCP from this byte of the stream on, at the time
+ * `when`, in exi_ticks(); 0: nothing is stated, or it is changing. */
 struct shmp_tcp {
 	_Atomic uint64_t from;
 	_Atomic uint64_t when;
 };
-#define SHMP_TCP 4 /* the last so many, in any order */
+#define SHMP_TCP 4 /* the last this many, in any order */
 
 struct shmp_segment {
 	uint32_t magic;
@@ -63,7 +63,8 @@ struct shmp_segment {
 	uint32_t ring_bytes;
 	uint32_t start_bytes; /* the part that is used until a GROW record */
 	unsigned char room0[44];
-	/* 64: written by this end's receiver, looked at when it is no more. */
+	/* 64: written by this end's receiver, read by the peer when this end is
+	 * gone. */
 	_Atomic uint64_t read;
 	unsigned char room1[56];
 	/* 128: written by this end's sender. */
@@ -73,9 +74,9 @@ struct shmp_segment {
 	_Atomic uint32_t epoch;
 	_Atomic uint64_t epoch_at;
 	_Atomic uint32_t epoch_before;
-	/* When its process had sent something by the kernel last, but for WAKE:
-	 * in exi_ticks(), for the records from kernel_at on, and for those
-	 * before. */
+	/* When its process had last sent something through the kernel, except
+	 * WAKE: in exi_ticks(), for the records from kernel_at on, and for
+	 * those before. */
 	_Atomic uint64_t kernel;
 	_Atomic uint64_t kernel_at;
 	_Atomic uint64_t kernel_before;
@@ -118,8 +119,9 @@ static inline uint32_t shmp_record_bytes(uint32_t len)
 	       ~(SHMP_ALIGN - 1);
 }
 
-/* What the words of a ring of so many bytes have in the lap of pos. A record of
- * the lap before is no record: what a writer left in its ring is read once. */
+/* The lap bit in the words of a ring of this size, in the lap of pos. A record
+ * of the lap before is no record, so what a writer left in its ring is read
+ * once. */
 static inline uint32_t shmp_lap(uint64_t pos, uint32_t bytes)
 {
 	return pos & bytes ? SHMP_LAP : 0;
@@ -149,9 +151,9 @@ static inline uint64_t shmp_grown_at(uint64_t grow_end, uint32_t before,
 	       before;
 }
 
-/* `made`: the low bits of the producer's CPU, of what its process had sent by
- * the kernel for other connections, and of the time, in units of 32
- * exi_ticks(): these wrap in an epoch. Where the consumer does not ask for the
+/* `made`: the low bits of the producer's CPU, of the number of wake-ups that
+ * its process has sent for other connections, and of the time, in units of 32
+ * exi_ticks(), which wraps in an epoch. Where the consumer does not ask for the
  * time, it is 0. */
 #define SHMP_CPU_MASK	 0xffu
 #define SHMP_RINGS_SHIFT 8
@@ -169,7 +171,7 @@ static inline uint32_t shmp_made(uint64_t ticks, uint32_t rings, uint32_t cpu)
 	       (cpu & SHMP_CPU_MASK);
 }
 
-/* Never 0, which says that there is none. */
+/* Never 0, which means that there is none. */
 static inline uint32_t shmp_epoch(uint64_t ticks)
 {
 	return (uint32_t)(ticks >> SHMP_EPOCH_SHIFT) | 0x80000000u;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Connections of the tcp provider: plain calls, and the four slots an engine
- * serves. */
+/* Connections of the tcp provider: plain calls, and the four slots that an
+ * engine serves. */
 #include "providers/tcp/tcp_int.h"
 
 #include <assert.h>
@@ -17,8 +17,8 @@
 #include "core/base/util.h"
 #include "core/fabric/provider.h"
 
-/* How long stop() sleeps at most before it looks again: what it waits for may
- * be in the hands of another thread, which makes no event. */
+/* How long stop() sleeps at most before it looks again: the slot that it waits
+ * for may be with another thread, which makes no event. */
 #define STOP_LOOK_MS 10
 
 ssize_t tcpp_send(int fd, const void *buf, size_t len, int flags)
@@ -272,7 +272,7 @@ static bool can_move(int fd, enum exi_dir dir)
 	return can;
 }
 
-/* 1: the engine must be told, 0: it knows. */
+/* 1: the engine must be notified; 0: it knows. */
 static int watch_locked(struct exi_conn *c, enum exi_dir dir)
 {
 	struct tcpp_conn *p = tcpp_conn_locked(c);
@@ -302,7 +302,7 @@ static int conn_arm(struct exi_conn *c, enum exi_dir dir, enum exi_wake how)
 	ret = tcpp_domain_start(d);
 	if (ret < 0)
 		return ret;
-	/* What comes after this look is seen by the engine, which looks itself
+	/* The engine sees what comes after this look, since it looks itself
 	 * when the watch begins. */
 	if (can_move(c->fd, dir)) {
 		conn_disarm(c, dir, EXI_WAKE_BELL);

@@ -52,9 +52,9 @@ int tcpp_domain_start(struct tcpp_domain *d)
 	return ret;
 }
 
-/* epoll keeps the order of connections: who submits hands the receive to the
- * kernel itself. io_uring's requests are the service thread's, which is told of
- * them. */
+/* epoll keeps the order of connections: the thread that submits passes the
+ * receive to the kernel itself. io_uring's requests are the service thread's,
+ * which is informed of them. */
 static const struct tcpp_engine *first_engine(void)
 {
 	if (exi_config()->tcp_engine == EXI_TCP_ENGINE_IO_URING)
@@ -134,7 +134,7 @@ void tcpp_op_cancelled_locked(struct tcpp_domain *d, struct tcpp_op *op)
 		tcpp_op_finish_locked(d, op, moved ? moved : -ECANCELED);
 }
 
-/* A watch is told that it can move: the call that follows gets the error. */
+/* A watch reports that bytes can move: the call that follows gets the error. */
 void tcpp_op_fail_locked(struct tcpp_domain *d, struct tcpp_op *op, int err)
 {
 	EXI_LOCKED(&d->lock);
@@ -165,7 +165,7 @@ static bool is_passing(ssize_t n)
 }
 
 /* Errors of one call, or that each call finds anew. Others are the
- * connection's: having told one, the kernel forgets it. */
+ * connection's: the kernel reports one once, and forgets it. */
 static bool is_lasting(int err)
 {
 	switch (-err) {
@@ -261,8 +261,7 @@ static int progress(struct exi_domain *base)
 	return n;
 }
 
-/* A child's is another one than its parent's: to be asked for after
- * forked(). */
+/* A child's differs from its parent's: ask for it again after forked(). */
 static int event_fd(struct exi_domain *base)
 {
 	struct tcpp_domain *d = tcpp_domain(base);

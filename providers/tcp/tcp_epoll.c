@@ -3,7 +3,7 @@
  *
  * A descriptor is in the set once, with the events its waiting slots need, and
  * one shot: an event makes slots QUEUED and is not repeated until it is asked
- * for again, so an event nobody takes care of costs nothing.
+ * for again, so an event that no thread handles costs nothing.
  *
  *	post --> WAITING --event--> QUEUED --> RUNNING --> FINISHED
  *	            ^                             |
@@ -152,9 +152,8 @@ static int control(int set, int op, int fd, struct epoll_event *ev)
 	return ret;
 }
 
-/* Adds the descriptor or changes its events. What the set has may not be what
- * we remember when the application closed the number, or gave it to another
- * file. */
+/* Adds the descriptor or changes its events. The set may differ from what we
+ * remember if the application closed the number, or gave it to another file. */
 static int put(struct epoll_engine *e, int fd, bool added,
 	       struct epoll_event *ev)
 {
@@ -204,13 +203,13 @@ static void fail_waiting_locked(struct tcpp_domain *d, struct tcpp_op *op,
 		tcpp_op_fail_locked(d, op, err);
 }
 
-/* Makes the set watch for what the waiting slots need. Where it cannot, they
+/* Makes the set watch for what the waiting slots need. If that fails, the slots
  * are finished with the reason. */
 static void watch_locked(struct tcpp_domain *d, struct exi_conn *c)
 {
 	struct epoll_engine *e = engine_of(d);
 	struct tcpp_conn *p = tcpp_priv(c);
-	/* The number of one that is closed may be another file's. */
+	/* The number of a closed connection may be another file's. */
 	uint32_t events = p->closed ? 0 : needed_events(p);
 	enum exi_dir dir;
 	int ret;
@@ -423,8 +422,8 @@ static ssize_t try(const struct tcpp_op *op)
 	return tcpp_recv(op->conn->fd, buf, len, flags);
 }
 
-/* Tries the first of the queue; false when there is none. What it moved may
- * be part of what is wanted: then it gets in line again. */
+/* Tries the first of the queue; false when there is none. If it moved only a
+ * part of what is wanted, it is queued again. */
 static bool run_one(struct tcpp_domain *d)
 {
 	struct epoll_engine *e = engine_of(d);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What the files of the tcp provider share.
+/* Declarations that the files of the tcp provider share.
  *
  * A connection has four slots: a transfer (post_send, post_recv) and a watch
  * (arm) for each direction. A slot in use is with the domain's engine until
@@ -30,7 +30,7 @@
 
 enum tcpp_state {
 	TCPP_IDLE = 0,
-	TCPP_WAITING,  /* with the engine: until the kernel says something */
+	TCPP_WAITING,  /* with the engine, until the kernel reports something */
 	TCPP_QUEUED,   /* epoll: to be tried by progress() */
 	TCPP_RUNNING,  /* epoll: a thread is trying it */
 	TCPP_FINISHED, /* result is there, the upcall is not yet made */
@@ -55,7 +55,7 @@ struct tcpp_op {
 	bool cancel_again; /* asked for since: that request may be too old */
 };
 
-/* exi_conn.priv. All zero is a connection nothing was asked of. */
+/* exi_conn.priv. All zero: nothing was asked of the connection yet. */
 struct tcpp_conn {
 	/* An error of the connection, as a positive errno, that came after
 	 * some bytes had moved: the next call, in either direction, reports
@@ -75,12 +75,12 @@ struct tcpp_conn {
 
 struct tcpp_domain;
 
-/* Waits for the kernel, in one of the ways there are. Calls come without the
- * domain's lock where nothing else is said. */
+/* A way to wait for the kernel. Calls come without the domain's lock, unless
+ * stated otherwise. */
 struct tcpp_engine {
 	const char *name;
 	/* Makes the engine's state for this process. -errno: it does not work
-	 * here, why says the reason in words. */
+	 * here, and why has the reason in words. */
 	int (*open)(void **ret, char *why, size_t len);
 	/* Frees it; the kernel forgets what it had. In a forked child only
 	 * the child's view of it goes. */
@@ -95,13 +95,14 @@ struct tcpp_engine {
 	int (*progress)(struct tcpp_domain *d);
 	int (*event_fd)(struct tcpp_domain *d);
 	int (*arm)(struct tcpp_domain *d);
-	/* Something got FINISHED outside progress(): event_fd() is to say
-	 * so. */
+	/* A slot became FINISHED outside progress(): makes event_fd()
+	 * readable. */
 	void (*kick)(struct tcpp_domain *d);
 	/* Forgets c: all its slots are idle, and will not be used again. */
 	void (*release)(struct tcpp_domain *d, struct exi_conn *c);
-	/* The descriptor is about to be closed: what the engine would name by
-	 * its number later goes now. Null: it names nothing so. */
+	/* The descriptor is about to be closed: drops now what the engine would
+	 * name by its number later. Null: the engine names nothing by
+	 * number. */
 	void (*part)(struct tcpp_domain *d, struct exi_conn *c);
 };
 
@@ -155,17 +156,18 @@ static inline void *tcpp_domain_state(struct tcpp_domain *d)
 	return atomic_load_explicit(&d->state, memory_order_acquire);
 }
 
-/* The slot has its result: to the list. */
+/* The slot has its result: puts it on the list of finished slots. */
 void tcpp_op_finish_locked(struct tcpp_domain *d, struct tcpp_op *op,
 			   ssize_t result);
 
-/* The slot was given back as asked: a transfer with what it moved. */
+/* The slot was given back as asked: a transfer ends with the bytes that it
+ * moved. */
 void tcpp_op_cancelled_locked(struct tcpp_domain *d, struct tcpp_op *op);
 
 /* The slot cannot be tried: err is -errno. */
 void tcpp_op_fail_locked(struct tcpp_domain *d, struct tcpp_op *op, int err);
 
-/* A send or receive for the slot gave n (a count or -errno). True: it is
+/* A send or receive for the slot returned n (a count or -errno). True: it is
  * FINISHED. False: more is to be tried. */
 bool tcpp_op_step_locked(struct tcpp_domain *d, struct tcpp_op *op, ssize_t n);
 

@@ -1,27 +1,25 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The io_uring engine: the kernel moves the bytes and says when it is done.
+/* The io_uring engine: the kernel moves the bytes and reports when it is done.
  *
  * One ring for the process. Its descriptor is event_fd(): it polls readable
  * exactly while completions wait, with nothing to be cleared and no lost or
  * left-over signal, which an eventfd would need care for.
  *
- * Each slot has at most one request in the kernel, named by the slot's
- * address; a request to cancel it is named by the address with CANCEL set. The
- * slot's memory stays until both have completed: stop() waits.
+ * Each slot has at most one request in the kernel, named by the slot's address;
+ * a request to cancel it is named by the address with CANCEL set. The slot's
+ * memory stays until both have completed: stop() waits.
  *
  * While some thread is in progress() requests are only put into the ring: that
- * thread hands them in together.
+ * thread submits them together.
  *
- * What the kernel does that has to be lived with:
- * - A request belongs to the thread that handed it in. It is cancelled when
- *   that thread ends; nobody asked for it, so it is made again.
- * - The rest of a request that had to wait is done by that thread, which
- *   is interrupted for it: system calls that do not restart (epoll_wait, a
- *   recv with a time-out) return EINTR there, without any signal.
+ * What the kernel does that has to be lived with: - A request belongs to the
+ * thread that handed it in. It is cancelled when that thread ends; nobody asked
+ * for it, so it is made again. - The rest of a request that had to wait is done
+ * by that thread, which is interrupted for it: system calls that do not restart
+ * (epoll_wait, a recv with a time-out) return EINTR there, without any signal.
  * - A request holds the file: a socket closed behind our back lives on until
- *   the request is over.
- * - Told to fill a buffer (MSG_WAITALL), it forgets an error that comes after
- *   some bytes. So transfers are continued here. */
+ * the request is over. - Told to fill a buffer (MSG_WAITALL), it forgets an
+ * error that comes after some bytes. So transfers are continued here. */
 #include "providers/tcp/tcp_int.h"
 
 #include <assert.h>
@@ -69,9 +67,9 @@ struct uring_engine {
 	uint32_t produced;
 	uint32_t consumed;
 	struct ask asked[SQ_ENTRIES];
-	/* Counts requests put into the ring, for its order only: what is read
-	 * of a slot to make one comes before what its completion writes there.
-	 * The kernel sees to that, but in a way no checker can follow. */
+	/* Counts requests put into the ring, for its order only: reading a slot
+	 * to make a request comes before its completion writes there. The
+	 * kernel ensures that, but in a way that no checker can follow. */
 	_Atomic uint32_t handed;
 	/* Guards the completion side. No lock is taken under it. */
 	struct exi_lock cq;
@@ -93,8 +91,9 @@ static void not_taken_locked(struct tcpp_domain *d, const struct ask *ask,
 		tcpp_op_fail_locked(d, ask->op, err);
 }
 
-/* The ring is lost: its descriptor was closed, or a filter of system calls
- * came later. What it did not take is finished; what it took runs on. */
+/* The ring is lost: its descriptor was closed, or a filter of system calls came
+ * later. Requests that it did not take are finished; those that it took run
+ * on. */
 static void die_locked(struct tcpp_domain *d, struct uring_engine *u, int err)
 {
 	EXI_LOCKED(&u->sq);
@@ -112,8 +111,8 @@ static bool is_passing(int err)
 	       err == -ENOMEM;
 }
 
-/* Hands in what is in the ring. Short of memory, the kernel may leave some:
- * they are handed in by a later call. */
+/* Submits the requests in the ring. Short of memory, the kernel may leave some:
+ * a later call submits them. */
 static void submit_locked(struct tcpp_domain *d, struct uring_engine *u)
 {
 	int tries = 0, ret = 0;

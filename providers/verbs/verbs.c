@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* The verbs fabric: InfiniBand, RoCE and iWARP through libibverbs. Its table,
- * and what it tells people. */
+ * and what it reports to users. */
 #include "providers/verbs/verbs_int.h"
 
 #include <arpa/inet.h>
@@ -137,7 +137,7 @@ static bool weigh(struct verbsp_device *d, void *arg)
 		v->usable = true;
 		return false;
 	}
-	/* What is said of those that nobody named comes last. */
+	/* The reasons of devices that no setting names come last. */
 	if (!v->err || (v->err == -ENODEV && d->err != -ENODEV)) {
 		v->err = d->err;
 		snprintf(v->why, sizeof(v->why), "%.32s: %.200s", d->name,
@@ -169,7 +169,7 @@ static int judge(char *why, size_t len)
 	return v.usable ? 0 : v.err;
 }
 
-/* The asker for RDMA hears why there is none. */
+/* A user who asks for RDMA learns why there is none. */
 static int probe(char *why, size_t len)
 {
 	const struct exi_config *cfg = exi_rma_host->config();

@@ -15,7 +15,8 @@
 #include "core/base/config.h"
 #include "core/rma/memory.h"
 
-/* The next of a list of names, as EXS_VERBS_DEVICE has it. Its length, or 0. */
+/* Finds the next in a list of names, as in EXS_VERBS_DEVICE. Returns its
+ * length, or 0. */
 static size_t next_name(const char **list)
 {
 	static const char between[] = ", \t";
@@ -61,7 +62,7 @@ bool verbsp_misnamed(char *ret, size_t len)
 	return found;
 }
 
-/* Whether the kernel imitates the device: no bus has it then. */
+/* Whether the kernel emulates the device: no bus has it then. */
 bool verbsp_software(const struct ibv_device *dev)
 {
 	char path[PATH_MAX];
@@ -144,7 +145,7 @@ static int try_memory(struct verbsp_device *d)
 	return err;
 }
 
-/* Says of the GID that EXS_VERBS_GID_INDEX names why it cannot be used. */
+/* Writes why the GID that EXS_VERBS_GID_INDEX names cannot be used. */
 static void gid_why(int err, unsigned int port, char *why, size_t len)
 {
 	int wanted = exi_rma_host->config()->verbs_gid_index;
@@ -181,7 +182,7 @@ static int judge(struct verbsp_device *d)
 	return try_memory(d);
 }
 
-/* libibverbs looks in several places, and tells of the last. */
+/* libibverbs looks in several places, and reports the last. */
 static int unopened(const char *path, int err)
 {
 	if (access(path, R_OK | W_OK))
@@ -283,8 +284,8 @@ static bool is_ipv4(const union ibv_gid *g)
 	return !memcmp(g->raw, mapped, sizeof(mapped));
 }
 
-/* Whether a GID has an IP address. InfiniBand's is of a port, iWARP's of a
- * card; both have their IP addresses elsewhere. */
+/* Whether a GID has an IP address. InfiniBand's GID is a port's, iWARP's is a
+ * card's; both have their IP addresses elsewhere. */
 static bool is_address(const struct ibv_context *ctx,
 		       const struct ibv_gid_entry *g)
 {

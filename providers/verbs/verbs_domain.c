@@ -49,10 +49,11 @@ static void close_net(struct exi_rma_net *net)
 			exi_rma_host->fd_close(n->slot[i].link->rma.pair);
 }
 
-/* A device does not fork: queue pairs stay the parent's, and what the child
- * uses of them its parent takes back to TCP. The descriptors are closed, so
- * that connections end when the parent does, and nothing that the libraries
- * still have of them reaches the parent's. The child loads them anew. */
+/* A device does not fork: queue pairs stay the parent's, and the parent takes
+ * back to TCP the connections that the child uses. The child closes the
+ * descriptors, so that connections end when the parent does, and the state that
+ * the libraries still have cannot reach the parent's. The child loads the
+ * libraries anew. */
 void verbsp_domain_forked(void)
 {
 	verbsp_nets_forked();

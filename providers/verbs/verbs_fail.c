@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* A queue pair, a port or a device fails: the device tells. */
+/* Failures of a queue pair, a port or a device, which the device reports. */
 #include "providers/verbs/verbs_int.h"
 
 #include <errno.h>

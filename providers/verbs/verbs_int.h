@@ -38,13 +38,13 @@ struct verbsp_device {
 	bool iwarp;
 };
 
-/* Goes through every device of the host, in the order of its names: opened,
- * judged, told to look(), closed. look() returns false to end. -ENOENT: there
- * is none, or no support for them; why says which. */
+/* Opens every device of the host, in the order of names, judges it, passes it
+ * to look(), and closes it. look() returns false to end. -ENOENT: there is no
+ * device, or no support for devices; why says which. */
 int verbsp_each_device(bool (*look)(struct verbsp_device *d, void *arg),
 		       void *arg, char *why, size_t len);
 
-/* Whether the kernel imitates the device: its TCP is faster, so such a device
+/* Whether the kernel emulates the device: its TCP is faster, so such a device
  * is used only where EXS_VERBS_DEVICE names it. */
 bool verbsp_software(const struct ibv_device *dev);
 
@@ -86,14 +86,13 @@ struct verbsp_slot {
 	struct ibv_mr *mr;
 };
 
-/* Completions that are taken at once; and so many buffers are posted at
- * once. */
+/* Completions that are taken, and buffers that are posted, at once. */
 #define VERBSP_TAKE 16
 
 /* A buffer in which something came. */
 struct verbsp_used {
 	uint64_t id;
-	struct verbsp_link *link; /* for which it came; null: nobody */
+	struct verbsp_link *link; /* for which it came; null: none */
 };
 
 struct verbsp_net {
@@ -144,7 +143,7 @@ static inline struct verbsp_link *verbsp_link(struct exi_rma_link *l)
 
 /* Gives the link of id a net of its device, a slot and a queue pair. -errno. */
 int verbsp_net_join(struct verbsp_link *l, struct rdma_cm_id *id);
-/* Takes the slot away: nobody comes to the link by the net any more. */
+/* Takes the slot away: the net no longer leads to the link. */
 void verbsp_net_leave(struct verbsp_link *l);
 
 /* The calls of struct exi_rma_fabric (core/rma/rma.h). */
@@ -170,8 +169,9 @@ extern struct rdma_event_channel *verbsp_channel;
 /* rdma_cm has the device open: a forked child must not. */
 void verbsp_device_seen(struct ibv_context *ctx);
 
-/* A channel's descriptor becomes one of the library's, that does not block; its
- * struct has the number. What was closed is -1, for who frees the channel. */
+/* Make a channel's descriptor, in its struct, one of the library's that does
+ * not block; close it. A closed one is -1, for the code that frees the
+ * channel. */
 int verbsp_fd_keep(int *fd);
 void verbsp_fd_close(int *fd);
 
@@ -182,11 +182,11 @@ void verbsp_domain_forked(void);
 /* --- meeting (verbs_meet.c) --------------------------------------------- */
 
 /* Takes an event of rdma_cm, if there is one; false: none. The service lock is
- * held, and let go for calls of the core. */
+ * held, and released for calls of the core. */
 bool verbsp_meet_event(void);
 
-/* Lets go of what waited for a port, or a device: it is up, or gone. The
- * service lock is held. */
+/* Releases what waited for a port or a device: it is up, or gone. The service
+ * lock is held. */
 void verbsp_meet_unpark(void);
 
 /* The calls of struct exi_rma_fabric (core/rma/rma.h). */
@@ -205,7 +205,7 @@ void verbsp_meet_tick(uint64_t now);
 
 /* --- failing (verbs_fail.c) --------------------------------------------- */
 
-/* Makes the device tell of its events from now on. 0 or -errno. */
+/* Makes the device report its events from now on. 0 or -errno. */
 int verbsp_fail_watch(struct ibv_context *ctx);
 
 #endif

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Meeting the peer through rdma_cm, whose addresses are those of TCP: the
- * kernel finds the device that has them. docs/design/wire-verbs.md tells of the
- * messages.
+/* The handshake with the peer through rdma_cm, whose addresses are those of
+ * TCP: the kernel finds the device that has them. docs/design/wire-verbs.md
+ * describes the messages.
  *
  *	A: address -> route -> REQUEST		B: REQUEST -> ANSWER
- *	   -> ANSWER -> CONFIRM -> READY	   -> CONFIRM -> READY */
+ *	   -> ANSWER -> CONFIRM -> READY	   -> CONFIRM -> READY  */
 #include "providers/verbs/verbs_int.h"
 
 #include <arpa/inet.h>
@@ -37,8 +37,9 @@
 #define RESOLVE_MS 2000
 #define BACKLOG	   1024
 
-/* Soft iWARP does not look at what comes while it finishes accepting, until
- * more comes: so more does, after that long without READY. */
+/* Soft iWARP does not look at messages that come while it finishes accepting,
+ * until more come: so this end sends another one after that long without
+ * READY. */
 #define NUDGE_NS 50000000u
 
 /* Links that nudge; under the service lock. */
@@ -55,11 +56,11 @@ uint16_t verbsp_port_for(uint16_t tcp)
 
 /* --- letting go ---------------------------------------------------------- */
 
-/* A connection that waits for its port to be let go of. While the port is down
- * the kernel cannot tell the other end that the connection is over. Soft RoCE
- * fails for good when it tries: its connection manager hears nothing any more,
- * also when the port is up again, and may keep the thread that lets go of a
- * connection until it has something else to say. */
+/* A connection that waits for its port before it is released. While the port is
+ * down, the kernel cannot inform the other end that the connection is over.
+ * Soft RoCE fails for good when it tries: its connection manager receives
+ * nothing any more, even when the port is up again, and may keep the thread
+ * that releases a connection until it has something else to send. */
 struct parked {
 	struct exi_list node;
 	struct rdma_cm_id *id;
@@ -87,9 +88,9 @@ static bool interface_is_up(const struct sockaddr *at)
 	return up;
 }
 
-/* What is sent fails as soon as the interface is down, and the port is down a
- * moment later. False of a device that is gone, and of iWARP, where it is TCP
- * that tells the other end. */
+/* Sends fail as soon as the interface is down, and the port is down a moment
+ * later. False for a device that is gone, and for iWARP, where TCP informs the
+ * other end. */
 static bool port_is_down(struct rdma_cm_id *id)
 {
 	struct ibv_port_attr port;
@@ -146,7 +147,7 @@ static int let_in(struct verbsp_link *l, bool in)
 /* --- the end that connects ---------------------------------------------- */
 
 /* There is no queue pair: the device takes no more memory, or the other end has
- * gone meanwhile. */
+ * left meanwhile. */
 static void no_link(struct verbsp_link *l, int err)
 {
 	char why[EXI_RMA_WHY];
@@ -173,7 +174,7 @@ int verbsp_meet_ask(struct exi_rma_link *r)
 		return -errno;
 	if (rdma_resolve_addr(l->id, (struct sockaddr *)&from,
 			      (struct sockaddr *)&to, RESOLVE_MS)) {
-		/* No device has the address: told like all the rest. */
+		/* No device has the address: reported like all other errors. */
 		exi_rma_meet_fail(r, EXS_X_REASON_REMOTE, strerror(errno));
 	}
 	return 0;
@@ -235,9 +236,9 @@ void verbsp_meet_part(struct exi_rma_link *r)
 	l->id = NULL;
 }
 
-/* iWARP's connection is one of TCP, and says so like that; rdma_cm gave it a
- * port without asking TCP, which may have it, and gives another one the next
- * time. */
+/* iWARP's connection is one of TCP, and reports the error as TCP does; rdma_cm
+ * gave it a port without asking TCP, where it may be in use, and gives another
+ * one the next time. */
 static void not_connected(struct verbsp_link *l, int err)
 {
 	if (err == -ECONNREFUSED || err == -ECONNRESET)
@@ -251,8 +252,9 @@ static void not_connected(struct verbsp_link *l, int err)
 /* InfiniBand's "invalid service ID". */
 #define REJECT_NO_LISTENER 8
 
-/* The kernel rejects, without a word of ours, for a listener that has too many
- * to answer, or that goes; and says whether there is one. */
+/* The kernel rejects, without bytes of the library, for a listener that has too
+ * many requests to answer, or that goes away; and it reports whether there is a
+ * listener. */
 static bool listens(const struct verbsp_link *l, int status)
 {
 	return status !=
@@ -396,8 +398,8 @@ void verbsp_meet_reject(void *asker, const struct exi_auth_reject *r)
 	let_go(asker);
 }
 
-/* Refuses a connection. Its id stays the link's, which goes when the core was
- * told. */
+/* Refuses a connection. Its id stays with the link, which goes when the core
+ * was informed. */
 static void refuse(struct verbsp_link *l)
 {
 	struct exi_auth_reject r;
@@ -486,7 +488,8 @@ void verbsp_meet_proof(struct exi_rma_link *r, const struct exi_rma_msg *m,
 	exi_rma_meet_done(r);
 }
 
-/* What came before is taken before, and may have ended the meeting. */
+/* Messages that came before are taken first, and may have ended the
+ * handshake. */
 static bool meets(const struct verbsp_link *l)
 {
 	if (l->rma.net)
@@ -494,9 +497,9 @@ static bool meets(const struct verbsp_link *l)
 	return l->rma.meeting;
 }
 
-/* A connection was rejected, or closed: a close looks like this where the
- * kernel of the closing end has not heard yet that its answer came. By then the
- * queue pair may have carried all that there was. */
+/* A connection was rejected, or closed: a close looks like this if the kernel
+ * of the closing end does not know yet that its answer came. By then the queue
+ * pair may have carried all messages. */
 static void rejected(struct verbsp_link *l, const void *data, size_t len,
 		     int status)
 {
@@ -536,7 +539,7 @@ bool verbsp_meet_event(void)
 		on_request(id, port, front, data, len);
 		return true;
 	}
-	if (!l) { /* a listener's device went, or one's that was let go */
+	if (!l) { /* the device of a listener, or of a released id, is gone */
 		verbsp_meet_unpark();
 		return true;
 	}

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Nets, which the connections of a device share. Devices slow down beyond some
- * hundred queue pairs and as many queues: connections have a queue pair each
- * and nothing more, and VERBSP_SLOTS of them one set of queues. */
+ * hundred queue pairs and as many queues: each connection has only a queue pair
+ * of its own, and VERBSP_SLOTS connections share one set of queues. */
 #include "providers/verbs/verbs_int.h"
 
 #include <errno.h>
@@ -66,7 +66,8 @@ static int post_used(struct verbsp_net *n)
 	return -abs(ibv_post_srq_recv(n->srq, wr, &bad));
 }
 
-/* Counts the used buffers of a link, from the first; they are nobody's then. */
+/* Counts the used buffers of a link, from the first; afterwards they belong to
+ * no link. */
 static uint32_t count_used(struct verbsp_net *n, unsigned int i,
 			   const struct verbsp_link *l)
 {
@@ -80,9 +81,9 @@ static uint32_t count_used(struct verbsp_net *n, unsigned int i,
 	return count;
 }
 
-/* The buffers are there again before what came in them counts: whatever is sent
- * from then on, by any thread, gives its credit back, and without a buffer for
- * the next message iWARP ends the connection. */
+/* The buffers are posted again before the messages in them count: any message
+ * sent from then on, by any thread, gives their credits back, and without a
+ * buffer for the next message iWARP ends the connection. */
 static int give_back(struct verbsp_net *n)
 {
 	int err = n->n_used ? post_used(n) : 0;
@@ -117,7 +118,7 @@ static void hear(struct exi_rma_link *l, const struct ibv_wc *wc,
 }
 
 /* Bytes for the ring are not kept waiting for their buffer. Other messages are:
- * who sent one may wait for its credit. */
+ * their sender may wait for the credit. */
 static bool may_wait(const struct ibv_wc *wc, const struct exi_rma_msg *m)
 {
 	uint32_t note;
@@ -135,7 +136,7 @@ static bool may_wait(const struct ibv_wc *wc, const struct exi_rma_msg *m)
 	return note >> EXI_RMA_NOTE_SHIFT == EXI_RMA_NOTE_INDIRECT;
 }
 
-/* Nobody else writes into the buffer before it is posted again. */
+/* Nothing else writes into the buffer before it is posted again. */
 static void take(struct verbsp_net *n, const struct ibv_wc *wc)
 {
 	const struct exi_rma_msg *m = (const void *)buffer(n, wc->wr_id);
@@ -149,8 +150,8 @@ static void take(struct verbsp_net *n, const struct ibv_wc *wc)
 		give_back(n);
 }
 
-/* What waits is posted by the first look that finds nothing: by then who was
- * waiting has its bytes. */
+/* Waiting buffers are posted by the first look that finds nothing: by then the
+ * thread that was waiting has its bytes. */
 int verbsp_net_take(struct exi_rma_net *net)
 {
 	struct verbsp_net *n = verbsp_net(net);
@@ -204,14 +205,15 @@ void verbsp_net_request(struct exi_rma_net *net)
 	if (atomic_exchange(&n->requested, true))
 		return;
 	ibv_req_notify_cq(n->received, 0);
-	/* A queue pair that fails says so to who sends on it, nowhere else. */
+	/* A failed queue pair reports its failure to a send on it, nowhere
+	 * else. */
 	ibv_req_notify_cq(n->sent, 0);
 	verbsp_net_reap(net);
 }
 
-/* While nobody sleeps: urgent messages only. Soft iWARP does not tell which
- * those are, so whatever comes is looked at, now and then: rarer, as long as
- * threads of the program look by themselves, for they wait for this CPU
+/* While no thread sleeps: urgent messages only. Soft iWARP does not report
+ * which those are, so all that comes is looked at, now and then: more rarely
+ * while threads of the program look themselves, for they wait for this CPU
  * then. */
 #define PAUSE_MIN_NS 1000000
 #define PAUSE_MAX_NS 8000000
@@ -259,7 +261,8 @@ static void net_event(struct verbsp_net *n)
 	timed = n->timer >= 0 && read(n->timer, &ticks, sizeof(ticks)) > 0;
 	atomic_store(&n->requested, false);
 	others = look(n);
-	/* What arrives from here on tells, and what came before is taken. */
+	/* What arrives from here on is reported, and what came before is
+	 * taken. */
 	if ((timed && !others) || atomic_load(&n->rma.armed))
 		verbsp_net_request(&n->rma);
 	else
@@ -316,8 +319,8 @@ static void request_of(struct verbsp_link *l, const struct exi_rma_req *r,
 				 .length = r->len,
 				 .lkey = mr ? mr->lkey : 0 };
 	l->rma.posted++;
-	/* What its operation does not use stays as it is: to clear it takes
-	 * longer than the rest. */
+	/* Members that its operation does not use stay as they are: clearing
+	 * them takes longer than the rest. */
 	wr->wr_id = (uint64_t)verbsp_net(l->rma.net)->slot[l->slot].generation
 			    << 40 |
 		    (uint64_t)l->slot << 32 | l->rma.posted;
@@ -434,8 +437,8 @@ static int make(struct ibv_context *ctx, struct verbsp_net **ret)
 	n->iwarp = ctx->device->transport_type == IBV_TRANSPORT_IWARP;
 	exi_rma_net_init(&n->rma);
 	n->rma.notes = n->iwarp;
-	/* A request over iWARP is over when TCP has it, which forgets it if the
-	 * peer says something to a connection that was closed. */
+	/* A request over iWARP is over when TCP has it; TCP drops it if the
+	 * peer sends something to a connection that was closed. */
 	n->rma.early = n->iwarp;
 	n->rma.software = verbsp_software(ctx->device);
 	n->rma.quick = true; /* the device's queues are in this process */
@@ -487,8 +490,8 @@ static int slot_buffers(struct verbsp_net *n, unsigned int slot)
 	return err ? err : give_back(n);
 }
 
-/* What a queue pair was given may be more than was asked for: soft iWARP says
- * so only when it is asked again. */
+/* A queue pair may get more than was asked for: soft iWARP reports that only
+ * when it is asked again. */
 static uint32_t inline_of(struct ibv_qp *qp, uint32_t told)
 {
 	struct ibv_qp_init_attr init = { 0 };
@@ -501,9 +504,9 @@ static uint32_t inline_of(struct ibv_qp *qp, uint32_t told)
 }
 
 /* Makes a queue pair, with as many bytes inline as the device takes. A device's
- * refusal is told as the end of the handshake is, and attr then says what the
- * device would have given: more than it was asked for, so that is not what the
- * next try goes by. */
+ * refusal is reported like the end of the handshake, and attr then has what the
+ * device would have given: more than was asked for, so the next try does not
+ * use it. */
 static int make_qp(struct verbsp_net *n, struct verbsp_link *l)
 {
 	uint32_t least = EXI_RMA_MSG_MAX;
@@ -551,7 +554,7 @@ static int join(struct verbsp_net *n, struct verbsp_link *l, unsigned int slot)
 	if (err)
 		return err;
 	/* The queue pair may have the number of one that is gone, for which
-	 * things came after it left; the device has no more of them. */
+	 * completions came after it left; the device has no more of them. */
 	verbsp_net_take(&n->rma);
 	give_back(n);
 	l->rma.net = &n->rma;

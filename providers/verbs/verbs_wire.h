@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The bytes that verbs alone says over a queue pair: docs/design/wire-verbs.md.
- * Numbers are little-endian. */
+/* The part of the wire format that only verbs uses over a queue pair:
+ * docs/design/wire-verbs.md. Numbers are little-endian. */
 #ifndef EXI_PROVIDERS_VERBS_WIRE_H
 #define EXI_PROVIDERS_VERBS_WIRE_H
 
