@@ -259,9 +259,11 @@ static bool was_early_locked(struct tally *t, const struct exi_sock *sk,
 	uint64_t out = __atomic_load_n(&tx->bytes, __ATOMIC_RELAXED);
 
 	EXI_LOCKED(&sk->link_lock);
-	if (!sk->adopted || exi_sock_met(sk) || !in || !out ||
+	/* After a meeting that failed, the kernel alone counts all bytes. */
+	if (!sk->adopted || exi_sock_met(sk) || sk->cut || !in || !out ||
 	    rx->fabric_bytes || tx->fabric_bytes ||
-	    reason != EXS_X_REASON_UNDECIDED)
+	    reason != EXS_X_REASON_UNDECIDED ||
+	    atomic_load(&sh->reason) != EXS_X_REASON_UNDECIDED)
 		return false;
 	count_early(t, in, out);
 	return true;

@@ -348,7 +348,7 @@ int exi_link_last_reason_locked(struct exi_sock *sk, int fd)
 		return reason;
 	if (l && (l->state == EXI_LINK_LISTEN || l->state == EXI_LINK_LOOK))
 		return exi_why_in_vain(l, in, out, fd);
-	if (l || meet_at == EXI_LINK_CUT ||
+	if (l || sk->cut ||
 	    (sk->role == EXI_ROLE_CONNECT
 		     ? meet_at != EXI_LINK_ANSWERED
 		     : meet_at != UINT64_MAX ||

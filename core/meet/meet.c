@@ -249,7 +249,7 @@ void exi_meet_give_up_locked(struct exi_sock *sk, int reason)
 	if (reason == EXS_X_REASON_PLAIN_PEER && sk->again)
 		exi_again_later_locked(sk);
 	if (reason == EXS_X_REASON_UNDECIDED)
-		atomic_store(&sk->sh->half[EXI_RX].meet_at, EXI_LINK_CUT);
+		sk->cut = true;
 	exi_sock_reason(sk, reason);
 }
 

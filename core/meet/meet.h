@@ -110,10 +110,6 @@ static inline uint64_t exi_link_download(uint64_t upgrade_bytes)
  * when A connected. */
 #define EXI_LINK_ANSWERED 0u
 
-/* RX bytes that never come, of a connection that ended in the midst of a
- * meeting: its peer is not plain. */
-#define EXI_LINK_CUT (UINT64_MAX - 1)
-
 #define EXI_MEET_STEP_NS 5000000000u /* between messages of a meeting */
 
 /* Writes the name of a meeting's UNIX socket, and returns its length. connects:

@@ -285,7 +285,7 @@ static int sock_setup(struct exi_sock *sk, int fd, enum exi_role role,
 	sk->signs = false;
 	sk->latent_life = UINT32_MAX;
 	sk->giver = sk->looks = 0;
-	sk->again = sk->looked = false;
+	sk->again = sk->looked = sk->cut = false;
 	EXI_TABLE_RESET(&sk->named, false);
 	sk->record_left = 0;
 	sk->n_kept = 0;

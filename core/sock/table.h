@@ -336,6 +336,7 @@ struct exi_sock {
 	uint32_t looks;
 	bool again;
 	bool looked;  /* by time, after the last mark; link_lock */
+	bool cut;     /* it ended in the midst of a meeting; link_lock */
 	bool counted; /* among the accepted connections */
 	bool watched; /* the service watches the descriptor */
 	/* Hints of a listener, which several threads may set at once. */

@@ -260,6 +260,19 @@ static inline ssize_t on_pages(struct shmp_priv *p, struct shmp_tx *tx,
 	return shmp_refresh_limit(tx, p) < 0 ? -EPROTO : (ssize_t)n;
 }
 
+/* Room for less than least_room() counts as none, and yet has a short send: a
+ * record of a long one is to leave none such. */
+static inline bool leaves_scrap(const struct shmp_tx *tx, int64_t left,
+				bool more)
+{
+	return more && left < least_room(tx);
+}
+
+static inline uint32_t smaller(size_t a, uint32_t b)
+{
+	return a < b ? (uint32_t)a : b;
+}
+
 /* The payload of the next record, for up to len bytes, and no more than most:
  * returns how many; 0: there is no room. -ENOBUFS: there is no memory for
  * it. */
@@ -284,12 +297,17 @@ static ssize_t find_room(struct exi_conn *c, size_t len, uint32_t most)
 				need += shmp_record_bytes(n - fits);
 			n = fits;
 		}
-		if (room >= need)
+		if (room >= need && !leaves_scrap(tx, room - need, len > n))
 			return n;
 		room = shmp_refresh_limit(tx, p);
 		if (room < 0)
 			return -EPROTO;
 		room -= SHMP_RESERVE;
+		if (room >= need && leaves_scrap(tx, room - need, len > n)) {
+			fits = smaller(fits, shmp_fits((uint32_t)room));
+			n = smaller(len, smaller(fits, SHMP_PIECE_MAX));
+			need = shmp_record_bytes(n);
+		}
 		if (room >= need)
 			return on_pages(p, tx, need, n);
 		if ((whole >= tx->bytes / GROW_SHARE || stalled(tx)) && grow(c))

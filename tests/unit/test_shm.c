@@ -594,6 +594,20 @@ static void a_send_of_some_lines_is_whole_wherever_it_begins(void)
 	end();
 }
 
+/* Room that counts as none for a long send has none for a byte, wherever the
+ * records end. */
+static void a_ring_that_is_full_is_so_for_a_byte(void)
+{
+	for (size_t shift = 1; shift < 600; shift++) {
+		begin("256");
+		T_EQ(ops->send(ends[0], buf, shift * 32, 0), shift * 32);
+		while (ops->send(ends[0], buf, CHUNK_MAX, 0) > 0)
+			;
+		T_EQ(ops->send(ends[0], buf, 1, 0), -EAGAIN);
+		end();
+	}
+}
+
 static void what_nobody_takes_gets_room(void)
 {
 	struct stream s = { .seed = 1 };
@@ -1525,6 +1539,7 @@ static const struct t_row rows[] = {
 	T_ROW(a_short_send_is_whole_or_not_at_all),
 	T_ROW(a_small_send_is_never_seen_in_part),
 	T_ROW(a_send_of_some_lines_is_whole_wherever_it_begins),
+	T_ROW(a_ring_that_is_full_is_so_for_a_byte),
 	T_ROW(what_nobody_takes_gets_room),
 	T_ROW(what_nobody_takes_gets_room_by_large_sends),
 	T_ROW(who_waits_while_a_ring_grows_waits_behind_it),
