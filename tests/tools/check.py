@@ -191,6 +191,12 @@ def moved():
         check(status == 1 and len(found) == 1 and found[0]['alike'] == 2 and
               found[0]['reason'] == 'undecided' and
               step_of(found[0], 'traffic')['state'] == 'failed', 'before any traffic', said)
+
+        def all_moved():
+            traffic(c)
+            found = look('--pid', c.pid)[1]
+            return len(found) == 1 and found[0]['reason'] == 'none'
+        wait_for('all of them move', all_moved)
         status, one, said = decided(c, c.pid, 'none')
         check(status == 0 and one and one['moves'] and
               one['verdict'] == 'shm in both directions', 'moved', said)
