@@ -321,8 +321,8 @@ bool exi_ending_may_be_dying_locked(struct exi_sock *sk, short ended)
 	return ret;
 }
 
-/* The peer was lost in the midst of a meeting; it may have closed the
- * connection, of which this end heard later than of the link. */
+/* Whether a peer that seems lost has closed the connection in order before any
+ * byte was on a fabric: the end of the link may arrive before that of TCP. */
 static bool closed_as_it_met(struct exi_sock *sk)
 {
 	const struct exi_half *half = sk->sh->half;
