@@ -23,6 +23,7 @@
 #include "core/base/thread.h"
 #include "core/base/util.h"
 #include "core/call/downgrade.h"
+#include "core/call/feed.h"
 #include "core/call/loan.h"
 #include "core/call/message_call.h"
 #include "core/call/ready.h"
@@ -347,12 +348,15 @@ static void come_to_rest(struct exi_sock *sk, int fd, bool close_fd, bool last,
 {
 	struct linger reset = { .l_onoff = 1 };
 	struct exi_half *tx = &sk->sh->half[EXI_TX];
+	struct exi_patience alone = { 0 };
+	struct exi_patience *all = p ? p : &alone;
+	uint64_t patience, repeats;
 
 	/* Only this process can send it, whichever others have the
 	 * connection. */
 	if (close_fd && (sk->framed || sk->loans[EXI_TX]) &&
 	    !asks_for_reset(sk, fd) &&
-	    !exi_flow_flush(sk, exi_switch_patience(sk, p))) {
+	    !exi_flow_flush(sk, exi_switch_patience(sk, all))) {
 		exi_link_shun(sk, atomic_load(&sk->generation));
 		setsockopt(fd, SOL_SOCKET, SO_LINGER, &reset, sizeof(reset));
 	}
@@ -360,15 +364,21 @@ static void come_to_rest(struct exi_sock *sk, int fd, bool close_fd, bool last,
 	exi_timeout_drop(sk);
 	exi_deadline_drop(sk);
 	exi_lifecycle_cancel(sk, true, NULL);
-	if (close_fd && exi_open_is_handed_over(sk, last))
-		exi_switch_down(sk, fd, EXS_X_REASON_SHARED, p);
+	if (close_fd && exi_open_is_handed_over(sk, last)) {
+		exi_switch_down(sk, fd, EXS_X_REASON_SHARED, all);
+		if (!p)
+			exi_feed_rest();
+	}
 	/* A SWITCH under way shows that bytes are unread. */
 	if (close_fd && exi_sock_met(sk))
 		exi_link_event(sk, 0);
 	if (last && close_fd && tx->mode == EXI_MODE_DRAIN)
 		finish_drain(sk, fd);
-	if (last && close_fd && exi_sock_met(sk))
-		exi_resume_finish(sk, exi_now_ns() + EXI_OPEN_REPEATS_NS);
+	if (last && close_fd && exi_sock_met(sk)) {
+		patience = exi_switch_patience(sk, all);
+		repeats = exi_now_ns() + EXI_OPEN_REPEATS_NS;
+		exi_resume_finish(sk, repeats < patience ? repeats : patience);
+	}
 }
 
 /* Closes the number, whatever close(2) returns, or replaces it by dup3(2) of
