@@ -4,6 +4,7 @@
 #ifndef FUZZ_DEVICE_H
 #define FUZZ_DEVICE_H
 
+#include <stdbool.h>
 #include <unistd.h>
 
 #include "core/base/config.h"
@@ -24,6 +25,11 @@ static inline void fuzz_fd_close(int fd)
 		close(fd);
 }
 
+static inline void fuzz_socket_close(int fd, bool sole)
+{
+	fuzz_fd_close(fd);
+}
+
 static inline int fuzz_met(int link, int reason)
 {
 	return 0;
@@ -41,6 +47,7 @@ static inline void fuzz_device(struct exi_host *h)
 	h->futex_wake = exi_futex_wake;
 	h->fd_keep = h->fd_spare = fuzz_fd;
 	h->fd_close = fuzz_fd_close;
+	h->close_socket = h->close_listener = fuzz_socket_close;
 	h->met = fuzz_met;
 	exi_rma_host = h;
 }
