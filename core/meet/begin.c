@@ -339,7 +339,9 @@ static void meet_locked(struct exi_sock *sk, int fd, enum cause cause)
 		return;
 	if (!exi_handed_over_locked(sk)) {
 		exi_again_later_locked(sk);
-		exi_sock_reason(sk, exi_handed_reason_locked(sk));
+		reason = exi_handed_reason_locked(sk);
+		exi_sock_reason(sk, reason);
+		exi_look_kept_locked(sk, reason);
 		return;
 	}
 	reason = (int)atomic_load(&sk->sh->reason);

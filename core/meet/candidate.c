@@ -239,12 +239,24 @@ static int hear_keyed_locked(struct exi_sock *sk, unsigned int slot,
 	return 0;
 }
 
+/* B, whose user is known, stays on TCP: for good, or so far. */
+static void refused_locked(struct exi_sock *sk, const struct exi_pair_msg *m)
+{
+	int reason = exi_meet_told_reason(m);
+
+	EXI_LOCKED(&sk->link_lock);
+	if (m->type == EXI_PAIR_NO)
+		exi_meet_give_up_locked(sk, reason);
+	else
+		sk->link->kept = reason;
+}
+
 /* 0, or the reason to send the candidate away. */
 static int hear_candidate_locked(struct exi_sock *sk, unsigned int slot,
 				 struct exi_pair_msg *m)
 {
 	struct exi_link *l = sk->link;
-	bool prover = l->prover == (int)slot;
+	bool prover = l->prover == (int)slot, refuses;
 	int fd = l->candidates[slot], err;
 	struct exi_tuple t;
 
@@ -261,14 +273,14 @@ static int hear_candidate_locked(struct exi_sock *sk, unsigned int slot,
 		proved_candidate_locked(sk, slot, m);
 		return 0;
 	}
-	if (prover || (m->type != EXI_PAIR_HELLO && m->type != EXI_PAIR_NO))
-		return m->type == EXI_PAIR_NO ? -EOPNOTSUPP : -EPERM;
+	refuses = m->type == EXI_PAIR_NO || m->type == EXI_PAIR_KEPT;
+	if (prover || (m->type != EXI_PAIR_HELLO && !refuses))
+		return refuses ? -EOPNOTSUPP : -EPERM;
 	err = exi_proof_same_user(&t, fd);
-	if (m->type == EXI_PAIR_NO) {
-		if (!err)
-			exi_meet_give_up_locked(sk, exi_meet_told_reason(m));
+	if (refuses && !err)
+		refused_locked(sk, m);
+	if (refuses)
 		return err ? -EOPNOTSUPP : 0;
-	}
 	if (err && err != -EPERM)
 		return err;
 	if (exi_meet_shunned(fd))

@@ -30,7 +30,9 @@
 #include "core/meet/remote.h"
 #include "core/meet/surroundings.h"
 #include "core/meet/why.h"
+#include "core/sock/base.h"
 #include "core/sock/closing.h"
+#include "core/sock/holders.h"
 #include "core/sock/service.h"
 #include "core/sock/table.h"
 
@@ -53,23 +55,55 @@ static int reach_a(const struct exi_tuple *t)
 	return -ENOENT;
 }
 
-/* B cannot meet: informs A of the reason, so that A need not wait, if the other
- * end is A. */
-void exi_look_decline(int fd, int reason)
+/* Tells A why B does not meet, by NO or KEPT. Returns false if A is not there,
+ * or not known. */
+static bool decline(int fd, enum exi_pair_type type, int reason)
 {
 	struct exi_tuple t;
+	bool told;
 	int to;
 
 	/* Or the number is another connection's, or A may be. */
 	if (reason == EXS_X_REASON_PLAIN_SOCKET ||
 	    reason == EXS_X_REASON_REDIRECTED || exi_tuple_of(fd, &t))
-		return;
+		return false;
 	to = reach_a(&t);
 	if (to < 0)
-		return;
-	if (exi_proof_same_user(&t, to) == 0)
-		exi_pair_send_no(to, reason);
+		return false;
+	told = exi_proof_same_user(&t, to) == 0 &&
+	       exi_pair_send_reason(to, type, reason) == 0;
 	exi_closing_socket(to, true);
+	return told;
+}
+
+void exi_look_decline(int fd, int reason)
+{
+	decline(fd, EXI_PAIR_NO, reason);
+}
+
+void exi_look_kept_locked(struct exi_sock *sk, int reason)
+{
+	EXI_LOCKED(&sk->link_lock);
+	if (sk->role == EXI_ROLE_ACCEPT && !sk->told)
+		sk->told = decline(atomic_load(&sk->fd), EXI_PAIR_KEPT, reason);
+}
+
+/* B stays on TCP. An A that has not bound its name yet is told at a later mark,
+ * unless the mark may be another process's: that one would meet. Returns the
+ * reason, the first time. */
+static int keep_locked(struct exi_sock *sk, int reason)
+{
+	const int fd = atomic_load(&sk->fd);
+	const bool first = !sk->keeps;
+
+	EXI_LOCKED(&sk->link_lock);
+	sk->keeps = reason;
+	sk->told = reason == EXS_X_REASON_PLAIN_SOCKET ||
+		   reason == EXS_X_REASON_REDIRECTED ||
+		   !sk->base->same(sk, fd) || decline(fd, EXI_PAIR_NO, reason);
+	if (sk->told || !exi_holders_sole(&sk->sh->holders))
+		exi_marks_none(sk->sh);
+	return first ? reason : EXS_X_REASON_NONE;
 }
 
 /* Looks for an A in another network namespace. */
@@ -139,16 +173,21 @@ static int meet_as_b_locked(struct exi_sock *sk, const struct exi_tuple *t)
 		fd = reach_keyed_a(sk, t, &keyed);
 	if (fd == -ENOENT || (fd == -EXDEV && exi_remote_possible()))
 		return EXS_X_REASON_UNDECIDED;
-	if (fd < 0)
-		return exi_meet_unproved(fd);
+	if (fd < 0) {
+		ret = exi_meet_unproved(fd);
+		return exi_meet_is_ours(ret) ? keep_locked(sk, ret) : ret;
+	}
 	err = exi_service_start();
 	l = err ? NULL
 		: exi_meet_link_new(sk, EXI_LINK_HELLO, EXI_MEET_STEP_NS,
 				    exi_begin_expired);
 	if (!l) {
 		free(keyed);
+		ret = exi_meet_unmade(err);
+		if (exi_proof_same_user(t, fd) == 0)
+			exi_pair_send_no(fd, ret);
 		exi_closing_socket(fd, true);
-		return exi_meet_unmade(err);
+		return ret;
 	}
 	l->keyed = keyed;
 	l->fd = fd;
@@ -198,14 +237,11 @@ static int meet_b_locked(struct exi_sock *sk, int fd, bool eager)
 {
 	struct exi_shared *sh = sk->sh;
 	struct exi_tuple t;
-	int reason = exi_begin_may_meet(sk, fd, &t);
+	int reason = sk->keeps ? sk->keeps : exi_begin_may_meet(sk, fd, &t);
 
 	EXI_LOCKED(&sk->link_lock);
-	if (reason) {
-		exi_look_decline(fd, reason);
-		exi_marks_none(sh);
-		return reason;
-	}
+	if (reason)
+		return keep_locked(sk, reason);
 	/* Another process may have accepted it. */
 	if (exi_remote_possible() && exi_begin_is_remote(sk, &t) > 0)
 		exi_marker_reach(fd);
@@ -213,7 +249,8 @@ static int meet_b_locked(struct exi_sock *sk, int fd, bool eager)
 	if (reason == EXS_X_REASON_UNDECIDED && !eager && is_out_of_reach(&t))
 		reason = exi_why_elsewhere();
 	if (reason != EXS_X_REASON_UNDECIDED) {
-		exi_marks_none(sh);
+		if (!sk->keeps)
+			exi_marks_none(sh);
 		return reason;
 	}
 	if (eager)
@@ -252,6 +289,14 @@ static void look_locked(struct exi_sock *sk, uint64_t delay, uint64_t until)
 	struct exi_half *rx = &sk->sh->half[EXI_RX];
 
 	EXI_LOCKED(&sk->link_lock);
+	if (sk->keeps) {
+		if (reason)
+			exi_sock_reason(sk, reason);
+		if (!sk->told && exi_service_runs() &&
+		    !exi_surroundings_filters())
+			look_later_locked(sk, delay, delay * 2, until);
+		return;
+	}
 	if (reason == EXS_X_REASON_UNDECIDED) {
 		if (look_later_locked(sk, delay, delay * 2, until))
 			return;

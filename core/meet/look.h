@@ -45,4 +45,9 @@ void exi_look_expired_locked(struct exi_sock *sk);
  * if the other end is A. */
 void exi_look_decline(int fd, int reason);
 
+/* Called when B does not meet for this reason, but may later: informs A, which
+ * goes on to wait, once. Does nothing for an end that connected. link_lock
+ * held. */
+void exi_look_kept_locked(struct exi_sock *sk, int reason);
+
 #endif

@@ -235,6 +235,10 @@ static int while_it_lasted(struct exi_sock *sk, int reason)
 
 void exi_meet_give_up_locked(struct exi_sock *sk, int reason)
 {
+	/* B may come later, or has said so. */
+	bool later = reason == EXS_X_REASON_PLAIN_PEER ||
+		     (sk->link && reason == sk->link->kept);
+
 	EXI_LOCKED(&sk->link_lock);
 	if (reason == EXS_X_REASON_PEER_LOST && sk->link && sk->link->fd >= 0)
 		reason = last_words(sk->link->fd);
@@ -246,7 +250,7 @@ void exi_meet_give_up_locked(struct exi_sock *sk, int reason)
 		drop_fabric_locked(sk, true);
 	exi_link_drop_locked(sk);
 	atomic_store(&sk->sh->linked, 0);
-	if (reason == EXS_X_REASON_PLAIN_PEER && sk->again)
+	if (later && sk->again)
 		exi_again_later_locked(sk);
 	if (reason == EXS_X_REASON_UNDECIDED)
 		sk->cut = true;

@@ -61,6 +61,7 @@ struct exi_link {
 	bool starved;	 /* a reference came for which no descriptor was free */
 	bool unprovable; /* a process is there, but it cannot be identified */
 	bool known;	 /* B: the peer's user owns A's end of TCP */
+	int kept;	 /* A: why B keeps the connection on TCP so far */
 	int prover;	 /* A: the candidate that sees the board; -1 */
 	uint64_t prover_since;
 	unsigned int provers; /* so far */

@@ -115,12 +115,17 @@ uint32_t exi_conn_wake(struct exi_conn *c, uint64_t sleep)
 	return rings;
 }
 
+int exi_pair_send_reason(int fd, enum exi_pair_type type, int reason)
+{
+	struct exi_pair_msg m = exi_pair_message(type);
+
+	m.a = (uint64_t)reason;
+	return exi_pair_send(fd, &m, -1);
+}
+
 void exi_pair_send_no(int fd, int reason)
 {
-	struct exi_pair_msg no = exi_pair_message(EXI_PAIR_NO);
-
-	no.a = (uint64_t)reason;
-	exi_pair_send(fd, &no, -1);
+	exi_pair_send_reason(fd, EXI_PAIR_NO, reason);
 }
 
 /* Peeks at the descriptors of the first packet in the queue, which keeps them.

@@ -34,6 +34,7 @@ enum exi_pair_type {
 	EXI_PAIR_TAKEN = 13,
 	EXI_PAIR_MET = 14, /* from a fabric, of a peer on another host */
 	EXI_PAIR_SHOWN = 15,
+	EXI_PAIR_KEPT = 16, /* B to A: on TCP for reason a so far */
 	EXI_PAIR_TYPE_MAX
 };
 
@@ -108,6 +109,9 @@ struct exi_pair_msg exi_pair_message(enum exi_pair_type type);
 
 /* Sends NO with this reason (EXS_X_REASON_*), if there is room. */
 void exi_pair_send_no(int fd, int reason);
+
+/* Sends a message of this type that has only a reason. 0 or -errno. */
+int exi_pair_send_reason(int fd, enum exi_pair_type type, int reason);
 
 /* Receives one packet of a meeting, which may carry one descriptor, into
  * *ret_fd, else unchanged. Results as of exi_rights_none(); -EMFILE: no

@@ -53,7 +53,8 @@ int exi_why_nobody_came(const struct exi_link *l)
 {
 	if (l->state != EXI_LINK_LISTEN)
 		return EXS_X_REASON_TIMEOUT;
-	return l->starved      ? EXS_X_REASON_DESCRIPTORS
+	return l->kept	       ? l->kept
+	       : l->starved    ? EXS_X_REASON_DESCRIPTORS
 	       : l->unprovable ? EXS_X_REASON_NO_PROOF
 	       : l->shunned    ? EXS_X_REASON_TIMEOUT
 	       : l->proposed   ? EXS_X_REASON_REFUSED
@@ -67,7 +68,7 @@ int exi_why_in_vain(const struct exi_link *l, uint64_t in, uint64_t out, int fd)
 					    exi_now_ns() - l->since > COME_NS
 				  : in > COME_BYTES || out > HELD_BYTES;
 
-	if (!come && !(listens && (l->starved || l->unprovable)))
+	if (!come && !(listens && (l->kept || l->starved || l->unprovable)))
 		return EXS_X_REASON_UNDECIDED;
 	return listens ? exi_why_nobody_came(l) : exi_why_nobody_of(fd);
 }

@@ -285,7 +285,8 @@ static int sock_setup(struct exi_sock *sk, int fd, enum exi_role role,
 	sk->signs = false;
 	sk->latent_life = UINT32_MAX;
 	sk->giver = sk->looks = 0;
-	sk->again = sk->looked = sk->cut = false;
+	sk->again = sk->looked = sk->cut = sk->told = false;
+	sk->keeps = EXS_X_REASON_NONE;
 	EXI_TABLE_RESET(&sk->named, false);
 	sk->record_left = 0;
 	sk->n_kept = 0;

@@ -335,8 +335,12 @@ struct exi_sock {
 	uint64_t giver;
 	uint32_t looks;
 	bool again;
-	bool looked;  /* by time, after the last mark; link_lock */
-	bool cut;     /* it ended in the midst of a meeting; link_lock */
+	bool looked; /* by time, after the last mark; link_lock */
+	bool cut;    /* it ended in the midst of a meeting; link_lock */
+	/* B: why this end keeps the connection on TCP, see
+	 * core/meet/look.h, and whether A knows; link_lock. */
+	bool told;
+	int keeps;
 	bool counted; /* among the accepted connections */
 	bool watched; /* the service watches the descriptor */
 	/* Hints of a listener, which several threads may set at once. */

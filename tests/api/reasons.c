@@ -80,6 +80,27 @@ static void zero_copy_sockets_stay_on_tcp(void)
 	forbids(zerocopy, EXS_X_REASON_ZEROCOPY);
 }
 
+/* The end that connected waits for its peer when it has received much, after
+ * the peer has decided. */
+static void who_waits_late_learns_why_nobody_comes(void)
+{
+	int fd[2];
+
+	t_init();
+	t_pair(T_IPV4, fd);
+	set_on(fd[1], SOL_SOCKET, SO_TIMESTAMP, 1);
+	t_send_stream(fd[1], 2, 0, 70000, 70000);
+	T_UNTIL(t_is(fd[1], T_TCP(EXS_X_REASON_TIMESTAMPS)));
+	t_recv_stream(fd[0], 2, 0, 70000, 70000);
+	T(t_is(fd[0], T_TCP(EXS_X_REASON_UNDECIDED)));
+	t_send_stream(fd[1], 2, 70000, 200000, 50000);
+	t_recv_stream(fd[0], 2, 70000, 200000, 50000);
+	T_UNTIL(t_is(fd[0], T_TCP(EXS_X_REASON_TIMESTAMPS)));
+	exchange(fd[0], fd[1]);
+	t_close(fd[0]);
+	t_close(fd[1]);
+}
+
 /* Timestamps of receives: those of sends would fill an error queue that nobody
  * reads. */
 static void timestamping(int s)
@@ -583,6 +604,7 @@ static const struct t_row rows[] = {
 	T_ROW(zero_copy_sockets_stay_on_tcp),
 	T_ROW(timestamping_sockets_stay_on_tcp),
 	T_ROW(sockets_that_peek_further_stay_on_tcp),
+	T_ROW(who_waits_late_learns_why_nobody_comes),
 	T_ROW(filtered_sockets_stay_on_tcp),
 	T_ROW(sockets_with_o_async_stay_on_tcp),
 	T_ROW(a_direction_with_urgent_data_stays_on_tcp),

@@ -155,9 +155,9 @@ if what.endswith('connection'):
     if what == 'meanwhile accepted connection':
         with open(fifo, 'w'):
             spawned.join()
-    while what != 'new connection' and not on_shm(s):
+    while 'new' not in what.split() and not on_shm(s):
         answer(s, b'M')
-    for _ in range(50 if what != 'new connection' else 0):
+    for _ in range(50 if 'new' not in what.split() else 0):
         answer(s, b'M')
 if how == 'exec':
     s.set_inheritable(True)
@@ -201,7 +201,7 @@ if 'meanwhile received' in what:
 socket.send_fds(a, [b'x'], [s.fileno()])
 if what == 'twice passed connection':
     socket.send_fds(a, [b'x'], [s.fileno()])
-if what != 'kept connection':
+if 'kept' not in what.split():
     s.close()
 if what == 'returned connection':
     kept = socket.recv_fds(a, 1, 1)[1][0]
@@ -310,12 +310,17 @@ def main():
         for how in 'fork, kept', 'fork, stream':
             said = hands(folder, how, 'new connection', True, True, False)
             check('%s connection' % how, not moved(said[0]) and
-                  ('(shared)' in said[0] or 'stream' in how), *said)
-        # The receiver cannot know that nobody else uses it.
-        for what in ('kept connection', 'twice passed connection',
-                     'spawned connection', 'meanwhile accepted connection'):
+                  ('(shared)' in said[0] and '(shared)' in said[1] or
+                   'stream' in how), *said)
+        # The receiver cannot know that nobody else uses it, and says so to a client
+        # that waits.
+        for what in ('kept connection', 'kept new connection',
+                     'twice passed connection', 'spawned connection',
+                     'meanwhile accepted connection'):
             said = hands(folder, 'pass', what, True, True, False)
-            check('a %s' % what, said[0].count('(passed)') == 3, *said)
+            new = 'new' in what.split()
+            check('a %s' % what, said[0].count('(passed)') == (4 if new else 3) and
+                  (not new or '(passed)' in said[1]), *said)
         # The second receiver knows it of the first, who has passed it on, but whose
         # child may have it.
         for what in 'forwarded connection', 'meanwhile received forwarded connection':
