@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* core/trust/key.c: the line of a key, by itself and as a file. An accepted key
- * is printed, and parsed again as the same key. */
+ * is printed, and parsed again as the same key; its text has its id. */
 #include "core/trust/key.h"
 
 #include <sodium.h>
@@ -42,6 +42,17 @@ static void same(struct exi_key *k)
 	FUZZ_TRUE(!memcmp(k->id, again->id, sizeof(k->id)));
 	FUZZ_TRUE(!memcmp(k->bytes, again->bytes, sizeof(k->bytes)));
 	exi_key_free(again);
+}
+
+static bool has_id(const char *text, size_t size, const struct exi_key *k)
+{
+	char *copy = strndup(text, size), id[EXI_KEY_ID_TEXT];
+	bool ret;
+
+	FUZZ_TRUE(copy);
+	ret = strcasestr(copy, exi_key_id_text(k->id, id));
+	free(copy);
+	return ret;
 }
 
 static bool as_file(const char *text, size_t size)
@@ -100,6 +111,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	taken = exi_key_parse(line, size, &k, why) == 0;
 	FUZZ_TRUE(!as_file(line, size) || taken);
 	if (taken) {
+		FUZZ_TRUE(has_id(line, size, k));
 		same(k);
 		exi_key_free(k);
 	}

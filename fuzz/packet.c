@@ -108,6 +108,7 @@ static void check(const struct receive *r)
 	size_t len = l[0] | l[1] << 8 | l[2] << 16 | (size_t)l[3] << 24;
 
 	FUZZ_TRUE(expected <= come);
+	FUZZ_TRUE(len <= EXS_X_MESSAGE_MAX);
 	FUZZ_TRUE(r->op.done == r->op.len);
 	FUZZ_TRUE(r->op.len == (len < r->len ? len : r->len));
 	FUZZ_TRUE(!memcmp(r->buf, stream + expected, r->op.len));

@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* core/transfer/resume.c: bytes on TCP after a fabric between hosts failed: a
  * record, valid or not, in pieces, and the stream after it. The reader gets
- * each byte of the stream once and in order, or no more bytes. */
+ * each byte of the stream once and in order, or no more bytes; behind a record
+ * that only looks like one, it gets none. */
 #include "core/transfer/resume.h"
 
+#include <endian.h>
 #include <errno.h>
 #include <stdbool.h>
+#include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -78,7 +81,27 @@ struct scene {
 	struct fuzz_ends e;
 	uint32_t next; /* the position of the stream that is read next */
 	bool honest;   /* what came up to now is what an honest peer sends */
+	uint8_t first[EXI_RESUME]; /* bytes that came */
+	size_t n_first;
 };
+
+/* Whether the stream begins with the tag of a record, and the rest of it is not
+ * what a holder of the key makes. */
+static bool forged(const struct scene *s)
+{
+	uint32_t epoch = s->e.sk->sh->half[EXI_RX].epoch;
+	uint8_t made[EXI_RESUME];
+	uint64_t at;
+
+	if (s->n_first < sizeof(s->first))
+		return false;
+	resume(NULL, EXI_RX, epoch, 0, made);
+	if (memcmp(s->first, made, EXI_RESUME_TAG))
+		return false;
+	memcpy(&at, s->first + EXI_RESUME_AT, sizeof(at));
+	resume(NULL, EXI_RX, epoch, le64toh(at), made);
+	return le64toh(at) > UINT32_MAX || memcmp(s->first, made, sizeof(made));
+}
 
 static uint8_t byte_at(uint32_t at)
 {
@@ -128,6 +151,7 @@ static bool read_on(struct scene *s)
 		exi_unlock(&h->lock);
 		if (n <= 0)
 			break;
+		FUZZ_TRUE(!forged(s));
 		for (i = 0; i < n; i++)
 			FUZZ_TRUE(!s->honest || buf[i] == byte_at(s->next++));
 	}
@@ -182,6 +206,15 @@ static void end(struct scene *s)
 
 /* --- the sender --------------------------------------------------------- */
 
+static void keep_first(struct scene *s, const uint8_t *bytes, size_t n)
+{
+	size_t room = sizeof(s->first) - s->n_first;
+
+	n = n < room ? n : room;
+	memcpy(s->first + s->n_first, bytes, n);
+	s->n_first += n;
+}
+
 /* In pieces, between which the reader looks. */
 static bool say(struct scene *s, struct fuzz_in *in, const uint8_t *bytes,
 		size_t len)
@@ -194,6 +227,7 @@ static bool say(struct scene *s, struct fuzz_in *in, const uint8_t *bytes,
 		if (send(s->e.peer, bytes + done, n,
 			 MSG_DONTWAIT | MSG_NOSIGNAL) != (ssize_t)n)
 			return false;
+		keep_first(s, bytes + done, n);
 		done += n;
 		if (!read_on(s))
 			return false;

@@ -381,6 +381,9 @@ static void heard(struct scene *s, const struct exi_rma_msg *m, uint32_t len)
 	exi_rma_link_give(s->l, 1);
 	exi_rma_unlock(&net.lock);
 	free(in);
+	/* Credits are for messages that were sent. */
+	FUZZ_TRUE(atomic_load(&s->l->err) ||
+		  s->l->sent - atomic_load(&s->l->credited) <= EXI_RMA_CREDITS);
 }
 
 static void say(struct scene *s, struct fuzz_in *in)
