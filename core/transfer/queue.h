@@ -125,6 +125,12 @@ static inline bool exi_queue_receives_elsewhere(const struct exi_queue *q,
 	       (hot_in == q);
 }
 
+/* A deleted queue polls no direction any more. */
+void exi_queue_forget_hot_locked(struct exi_queue *q);
+
+/* Threads that sleep at the queue look again: something changed. */
+void exi_queue_wake_locked(struct exi_queue *q);
+
 /* Changes the depth; -EBUSY while slots are in use. */
 int exi_queue_deepen(struct exi_queue *q, int depth);
 
