@@ -26,6 +26,7 @@
 #include "core/fabric/provider.h"
 #include "core/sock/service.h"
 #include "core/sock/table.h"
+#include "core/transfer/lanes.h"
 #include "core/transfer/place.h"
 #include "core/transfer/progress.h"
 #include "core/transfer/queue.h"
@@ -37,6 +38,8 @@
  * visits its queue that does so all the time. */
 #define TICK_MAX 4
 #define OFTEN	 32
+/* Looks at the own events for each look at those of other threads. */
+#define ASIDE 32
 
 /* A hot direction that a dequeuing thread looks at without its lock; the thread
  * counts among the lookers of its socket meanwhile. */
@@ -193,7 +196,7 @@ static void poll_hot(struct exi_queue *q)
 /* Called when no thread polls any more: asks the peers for wake-ups. If the
  * order matters, it asks before the search, so that everything that the search
  * does not find causes a wake-up. */
-static void leave_hot(struct exi_queue *q)
+void exi_queue_leave_hot(struct exi_queue *q)
 {
 	struct exi_hot hot[EXI_QUEUE_HOT];
 	int i, n = exi_queue_copy_hot(q, hot, true);
@@ -219,6 +222,35 @@ static void leave_hot(struct exi_queue *q)
 static int idle_ticks;
 static int tick_ms = 1;
 
+struct ticked {
+	bool active, seldom;
+};
+
+static void tick_member(struct exi_queue *q, struct ticked *t)
+{
+	uint32_t visits;
+
+	if (atomic_load(&q->n_hot) == 0)
+		return;
+	visits = atomic_load(&q->visits);
+	/* A sleeper that did not return since the last tick does not
+	 * count. */
+	if (atomic_load(&q->attended)) {
+		t->active = t->active || q->sleepers == 0 ||
+			    visits != q->visits_ticked;
+		q->visits_ticked = visits;
+		return;
+	}
+	t->active = true;
+	t->seldom = t->seldom ||
+		    visits - q->visits_seen < (uint32_t)(OFTEN * tick_ms);
+	if (visits != q->visits_seen) {
+		q->visits_seen = visits;
+		return;
+	}
+	exi_queue_leave_hot(q);
+}
+
 /* A tick takes tens of microseconds from a program that uses all CPUs, and
  * finds nothing while the program visits its queues all the time: then the time
  * until the next tick is doubled. If such a program then computes, its progress
@@ -227,37 +259,20 @@ static int tick_ms = 1;
  * progress has to wait for time slices anyway. */
 int exi_queue_tick(void)
 {
-	bool active = false, seldom = false;
+	struct ticked t = { 0 };
+	struct exi_queue *m;
 	int i, cpu = exi_cpu();
-	uint32_t visits;
 
 	for (i = 0; i < EXI_QUEUES_MAX; i++) {
 		struct exi_queue *q = atomic_load(&exi_queues[i]);
 
 		if (!q)
 			break;
-		if (atomic_load(&q->n_hot) == 0)
-			continue;
-		visits = atomic_load(&q->visits);
-		/* A sleeper that did not return since the last tick does not
-		 * count. */
-		if (atomic_load(&q->attended)) {
-			active = active || q->sleepers == 0 ||
-				 visits != q->visits_ticked;
-			q->visits_ticked = visits;
-			continue;
-		}
-		active = true;
-		seldom = seldom ||
-			 visits - q->visits_seen < (uint32_t)(OFTEN * tick_ms);
-		if (visits != q->visits_seen) {
-			q->visits_seen = visits;
-			continue;
-		}
-		leave_hot(q);
+		for (int k = 0; (m = exi_lanes_member(q, k)); k++)
+			tick_member(m, &t);
 	}
-	idle_ticks = active ? 0 : idle_ticks + 1;
-	tick_ms = seldom || !active ? 1 : tick_ms * 2;
+	idle_ticks = t.active ? 0 : idle_ticks + 1;
+	tick_ms = t.seldom || !t.active ? 1 : tick_ms * 2;
 	if (tick_ms > TICK_MAX || exi_busy_wanted(cpu) || exi_busy_dear(cpu))
 		tick_ms = TICK_MAX;
 	return idle_ticks < IDLE_TICKS ? tick_ms : 0;
@@ -331,6 +346,13 @@ static void poll_far(const struct view *v)
 			v->held[i].poll->wops->poll(v->held[i].poll, 1);
 }
 
+/* Whether threads have lanes of the queue. */
+static bool shares(const struct exi_queue *q)
+{
+	return atomic_load_explicit(&q->root->family.n_lanes,
+				    memory_order_relaxed) != 0;
+}
+
 /* Whether something is there, or the view is out of date. */
 static bool stirred(struct exi_queue *q, const struct view *v, int need)
 {
@@ -349,7 +371,16 @@ struct look {
 	struct exi_queue *q;
 	const struct view *v;
 	int need;
+	unsigned int n;
 };
+
+/* Looks at the events of other threads only now and then: those take them
+ * soon, and their lines stay with them. */
+static bool look_aside(struct look *l)
+{
+	return exi_unlikely(shares(l->q)) && ++l->n % ASIDE == 0 &&
+	       exi_lanes_ready(l->q);
+}
 
 /* Looks for a peer that shares this CPU, and runs between two looks: polls no
  * device. */
@@ -357,7 +388,7 @@ static bool look_again(void *arg)
 {
 	struct look *l = arg;
 
-	return stirred(l->q, l->v, l->need);
+	return stirred(l->q, l->v, l->need) || look_aside(l);
 }
 
 static bool look_far(void *arg)
@@ -365,7 +396,7 @@ static bool look_far(void *arg)
 	struct look *l = arg;
 
 	poll_far(l->v);
-	return stirred(l->q, l->v, l->need);
+	return stirred(l->q, l->v, l->need) || look_aside(l);
 }
 
 /* In ns; UINT64_MAX: without a limit. */
@@ -431,28 +462,51 @@ static int arm(struct view *v, struct exi_word *words)
 	return ret;
 }
 
+/* The thread is among the sleepers of each member of the queue. Returns how
+ * many words it sleeps on for that. */
+static int count_in(struct exi_queue *q, struct exi_word *words)
+{
+	struct exi_queue *m;
+	int n;
+
+	/* The root first, see lanes.h. */
+	for (n = 0; (m = exi_lanes_member(q, n)); n++) {
+		exi_lock(&m->lock);
+		m->sleepers++;
+		words[n].addr = (const uint32_t *)&m->word;
+		/* Before the last looks: every completion, every new hot
+		 * direction and every request to let go changes the word. */
+		words[n].value =
+			atomic_load_explicit(&m->word, memory_order_seq_cst);
+		exi_unlock(&m->lock);
+	}
+	return n;
+}
+
+static void count_out(struct exi_queue *q, int n)
+{
+	while (n-- > 0) {
+		struct exi_queue *m = exi_lanes_member(q, n);
+
+		exi_lock(&m->lock);
+		m->sleepers--;
+		exi_unlock(&m->lock);
+	}
+}
+
 static int sleep_once(struct exi_queue *q, struct view *v, int need,
 		      uint64_t deadline)
 {
 	struct timespec until = exi_ns_timespec(deadline);
-	struct exi_word words[EXI_QUEUE_HOT + 1];
-	int ret;
+	struct exi_word words[EXI_QUEUE_HOT + 1 + EXI_LANES_MAX];
+	int ret, n = count_in(q, words + v->n);
 
-	exi_lock(&q->lock);
-	q->sleepers++;
-	words[v->n].addr = (const uint32_t *)&q->word;
-	/* Before the last looks: every completion, every new hot direction and
-	 * every request to let go changes the word. */
-	words[v->n].value =
-		atomic_load_explicit(&q->word, memory_order_seq_cst);
-	exi_unlock(&q->lock);
 	ret = arm(v, words);
-	if (ret == 0 && !stirred(q, v, need))
-		ret = exi_futex_wait(words, (unsigned int)v->n + 1,
+	if (ret == 0 && !stirred(q, v, need) &&
+	    (need > 1 || n == 1 || !exi_lanes_ready(q)))
+		ret = exi_futex_wait(words, (unsigned int)(v->n + n),
 				     deadline ? &until : NULL);
-	exi_lock(&q->lock);
-	q->sleepers--;
-	exi_unlock(&q->lock);
+	count_out(q, n);
 	return ret == -EBUSY ? 0 : ret;
 }
 
@@ -497,14 +551,20 @@ static bool complete(struct exi_queue *q, const struct view *v)
 static int await(struct exi_queue *q, int need, uint64_t deadline)
 {
 	struct view v;
-	bool hit;
+	bool hit, looked = false;
 	int ret = 0;
 
-	for (;;) {
+	for (;; looked = true) {
 		if (exi_queue_taker.n >= need ||
 		    atomic_load_explicit(&q->ready, memory_order_acquire) >=
 			    need)
 			return 0;
+		if (exi_unlikely(shares(q))) {
+			if (need > 1) /* of all together */
+				exi_lanes_end(q->root, true);
+			else if (looked && exi_lanes_ready(q))
+				return 0;
+		}
 		if (atomic_load(&q->deleted))
 			return -EINVAL;
 		if (ret)
@@ -568,61 +628,73 @@ static int take_at_once(struct exi_queue *q, exs_qhandle_t h, exs_event_t *ev,
 	return exi_queue_taker.n;
 }
 
+/* The events of this thread's queue, otherwise those of other threads. */
+static int collect(struct exi_queue *q, exs_qhandle_t h, exs_event_t *ev,
+		   int max)
+{
+	int n = exi_queue_taker.n;
+
+	if (!n || atomic_load_explicit(&q->ready, memory_order_relaxed) != 0)
+		n += exi_queue_take_events(q, h, ev + n, max - n);
+	if (!n && exi_unlikely(shares(q)))
+		n = exi_queue_take_others(q, h, ev, max, false);
+	return n;
+}
+
 static int attend(struct exi_queue *q, exs_qhandle_t h, exs_event_t *ev,
 		  int want, const struct timeval *timeout)
 {
 	int need = want < 0 ? -want : 1, max = want < 0 ? -want : want;
 	uint64_t deadline = 0;
-	int ret;
+	int err, ret;
 
 	if (need > q->depth)
 		return -EINVAL;
 	if (max == 0)
 		return 0;
-	/* With several threads at once, each leaves events to the others,
-	 * too. */
-	exi_queue_taker = (struct exi_queue_taker){
-		.q = need == 1 ? q : NULL, .handle = h, .ev = ev, .max = max
-	};
 	if (timeout)
 		deadline = exi_now_ns() + 1 + exi_timeval_ns(timeout);
-	if (is_zero(timeout)) {
-		poll_hot(q);
-		ret = atomic_load(&q->deleted) ? -EINVAL : 0;
-	} else {
-		ret = await(q, need, deadline);
-	}
-	exi_queue_taker.q = NULL;
-	if (ret && ret != -ETIMEDOUT)
-		return exi_queue_taker.n ? exi_queue_taker.n : ret;
-	if (exi_queue_taker.n &&
-	    atomic_load_explicit(&q->ready, memory_order_relaxed) == 0)
-		return exi_queue_taker.n;
-	return exi_queue_taker.n +
-	       exi_queue_take_events(q, h, ev + exi_queue_taker.n,
-				     max - exi_queue_taker.n);
+	do {
+		/* With several threads at once, each leaves events to the
+		 * others, too. */
+		exi_queue_taker =
+			(struct exi_queue_taker){ .q = need == 1 ? q : NULL,
+						  .handle = h,
+						  .ev = ev,
+						  .max = max };
+		if (is_zero(timeout)) {
+			poll_hot(q);
+			err = atomic_load(&q->deleted) ? -EINVAL : -ETIMEDOUT;
+		} else {
+			err = await(q, need, deadline);
+		}
+		exi_queue_taker.q = NULL;
+		if (err && err != -ETIMEDOUT)
+			return exi_queue_taker.n ? exi_queue_taker.n : err;
+		ret = collect(q, h, ev, max);
+		/* Another thread may have taken what there was. */
+	} while (!ret && !err);
+	return ret;
 }
 
-int exi_queue_dequeue(exs_qhandle_t h, exs_event_t *ev, int want,
-		      const struct timeval *timeout)
+/* At some visits: takes the events that nobody comes for. */
+static int take_left(struct exi_queue *q, exs_qhandle_t h, exs_event_t *ev,
+		     int want)
 {
-	struct exi_queue *q = exi_queue_at(h);
+	return shares(q) && want > 0 &&
+			       atomic_load_explicit(&q->visits,
+						    memory_order_relaxed) %
+					       EXI_LANES_LOOK ==
+				       0
+		       ? exi_queue_take_others(q, h, ev, want, true)
+		       : 0;
+}
+
+static int visit(struct exi_queue *q, exs_qhandle_t h, exs_event_t *ev,
+		 int want, const struct timeval *timeout)
+{
 	int ret;
 
-	if (!q || want > EXS_EVTVEC_MAX || want < -EXS_EVTVEC_MAX)
-		return -EINVAL;
-	if (timeout && (timeout->tv_sec < 0 || timeout->tv_usec < 0 ||
-			timeout->tv_usec >= 1000000))
-		return -EINVAL;
-	atomic_store_explicit(
-		&q->visits,
-		atomic_load_explicit(&q->visits, memory_order_relaxed) + 1,
-		memory_order_relaxed);
-	ret = take_ready(q, h, ev, want, timeout);
-	if (!ret)
-		ret = take_at_once(q, h, ev, want, timeout);
-	if (ret)
-		return ret;
 	atomic_fetch_add(&q->attended, 1);
 	ret = exi_likely(atomic_load(&q->handle) == h)
 		      ? attend(q, h, ev, want, timeout)
@@ -634,166 +706,52 @@ int exi_queue_dequeue(exs_qhandle_t h, exs_event_t *ev, int want,
 	return ret;
 }
 
-int exi_queue_fd(struct exi_queue *q)
+static void count_visit(struct exi_queue *q)
 {
-	int fd;
-
-	exi_lock(&q->lock);
-	if (q->qfd < 0) {
-		fd = exi_fd_keep(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-		if (fd < 0) {
-			exi_unlock(&q->lock);
-			return fd;
-		}
-		q->qfd = fd;
-		if (q->n_done)
-			eventfd_write(fd, 1);
-	}
-	fd = q->qfd;
-	exi_unlock(&q->lock);
-	leave_hot(q);
-	return fd;
+	atomic_store_explicit(
+		&q->visits,
+		atomic_load_explicit(&q->visits, memory_order_relaxed) + 1,
+		memory_order_relaxed);
 }
 
-/* The calling thread polls the queue's descriptor, which exists: it stays open
- * until the thread is done, even if the queue is deleted, which makes the
- * descriptor readable. The queue stays valid (exi_queue_get()) meanwhile. */
-static int watch(struct exi_queue *q)
+/* exi_queue_dequeue() where threads have lanes. */
+static __attribute__((noinline)) int
+dequeue_shared(struct exi_queue *root, exs_qhandle_t h, exs_event_t *ev,
+	       int want, const struct timeval *timeout)
 {
-	int fd;
-
-	exi_lock(&q->lock);
-	fd = q->qfd;
-	q->watchers++;
-	exi_unlock(&q->lock);
-	return fd;
-}
-
-static void watched(struct exi_queue *q)
-{
-	int fd = -1;
-
-	exi_lock(&q->lock);
-	if (--q->watchers == 0 && atomic_load(&q->deleted)) {
-		fd = q->qfd;
-		q->qfd = -1;
-	}
-	exi_unlock(&q->lock);
-	exi_fd_close(fd);
-}
-
-/* Sleeps with the mask until the queue has events or is deleted; 0 or -errno. A
- * signal that the mask lets through, and that came before, is still pending, so
- * it ends the sleep at once. Only the kernel can change the mask and sleep in
- * one step, and of its sleeps only those on descriptors. */
-static int sleep_masked(struct exi_queue *q, const struct timespec *until,
-			const sigset_t *mask)
-{
-	struct timespec left = { 0 };
-	struct pollfd p = { .events = POLLIN };
+	struct exi_queue *q = exi_lanes_own(root, h);
 	int ret;
 
-	p.fd = watch(q);
-	if (until)
-		left = exi_time_left(exi_timespec_ns(until));
-	ret = atomic_load(&q->deleted)			     ? -EINVAL
-	      : ppoll(&p, 1, until ? &left : NULL, mask) < 0 ? -errno
-							     : 0;
-	watched(q);
-	return ret;
-}
-
-/* Events are taken as usual: the descriptor only shows whether there are
- * any. */
-static int dequeue_masked(struct exi_queue *q, exs_qhandle_t h, exs_event_t *ev,
-			  int want, const struct timespec *until,
-			  const sigset_t *mask)
-{
-	int need = want < 0 ? -want : 1, max = want < 0 ? -want : want, n, ret;
-	static const struct timeval no_time;
-
-	n = exi_queue_dequeue(h, ev, want, &no_time);
-	if (n < 0 || n >= need || !max)
-		return n;
-	ret = exi_queue_fd(q);
-	if (ret >= 0)
-		ret = 0;
-	while (!ret && n < need) {
-		int more = exi_queue_dequeue(h, ev + n, max - n, &no_time);
-
-		if (more < 0) {
-			ret = more;
-		} else if (more) {
-			n += more;
-		} else if (until && exi_now_ns() >= exi_timespec_ns(until)) {
-			break;
-		} else {
-			ret = sleep_masked(q, until, mask);
-		}
-	}
-	return n ? n : ret;
-}
-
-int exi_queue_dequeue_until(exs_qhandle_t h, exs_event_t *ev, int want,
-			    const struct timespec *until, const sigset_t *mask)
-{
-	struct exi_queue *q;
-	struct timeval tv;
-	uint64_t us;
-	int ret;
-
-	if (until && !exi_timespec_valid(until))
-		return -EINVAL;
-	if (mask) {
-		q = exi_queue_get(h);
-		if (!q)
-			return -EINVAL;
-		ret = dequeue_masked(q, h, ev, want, until, mask);
-		exi_queue_put(q);
+	count_visit(q);
+	ret = take_left(q, h, ev, want);
+	if (!ret)
+		ret = take_ready(q, h, ev, want, timeout);
+	if (!ret)
+		ret = take_at_once(q, h, ev, want, timeout);
+	if (ret)
 		return ret;
-	}
-	if (!until)
-		return exi_queue_dequeue(h, ev, want, NULL);
-	us = exi_ns_between(exi_now_ns(), exi_timespec_ns(until));
-	us = us / 1000 + (us % 1000 != 0);
-	tv = (struct timeval){ .tv_sec = (time_t)(us / 1000000),
-			       .tv_usec = (suseconds_t)(us % 1000000) };
-	return exi_queue_dequeue(h, ev, want, &tv);
+	ret = visit(q, h, ev, want, timeout);
+	/* A lane may end. */
+	return ret == -EINVAL && q != root ? visit(root, h, ev, want, timeout)
+					   : ret;
 }
 
-int exi_queue_set(struct exi_queue *q, int attr, const void *val, size_t len)
+int exi_queue_dequeue(exs_qhandle_t h, exs_event_t *ev, int want,
+		      const struct timeval *timeout)
 {
-	const exs_signal_t *sig = val;
-	int v;
+	struct exi_queue *root = exi_queue_at(h);
+	int ret;
 
-	if (!val)
-		return -EFAULT;
-	if (attr == EXS_QATTR_SIGNAL) {
-		if (len != sizeof(*sig) ||
-		    (sig->exs_enable != EXS_SIG_ENABLE &&
-		     sig->exs_enable != EXS_SIG_DISABLE) ||
-		    (sig->exs_enable &&
-		     (sig->exs_signo <= 0 || sig->exs_signo > SIGRTMAX)))
-			return -EINVAL;
-		exi_lock(&q->lock);
-		q->signal = *sig;
-		exi_unlock(&q->lock);
-		if (sig->exs_enable)
-			leave_hot(q);
-		return 0;
-	}
-	if (len != sizeof(int))
+	if (!root || want > EXS_EVTVEC_MAX || want < -EXS_EVTVEC_MAX)
 		return -EINVAL;
-	memcpy(&v, val, sizeof(v));
-	switch (attr) {
-	case EXS_QATTR_DEPTH:
-		return exi_queue_deepen(q, v);
-	case EXS_QATTR_WAIT:
-		if (v < EXS_WAIT_ADAPTIVE || v > EXS_WAIT_BUSY_POLL)
-			return -EINVAL;
-		q->wait = v;
-		return 0;
-	default:
+	if (timeout && (timeout->tv_sec < 0 || timeout->tv_usec < 0 ||
+			timeout->tv_usec >= 1000000))
 		return -EINVAL;
-	}
+	if (exi_unlikely(shares(root)))
+		return dequeue_shared(root, h, ev, want, timeout);
+	count_visit(root);
+	ret = take_ready(root, h, ev, want, timeout);
+	if (!ret)
+		ret = take_at_once(root, h, ev, want, timeout);
+	return ret ? ret : visit(root, h, ev, want, timeout);
 }

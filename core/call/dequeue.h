@@ -20,6 +20,9 @@ int exi_queue_dequeue_until(exs_qhandle_t q, exs_event_t *ev, int want,
 int exi_queue_fd(struct exi_queue *q);
 int exi_queue_set(struct exi_queue *q, int attr, const void *val, size_t len);
 
+/* Called when no thread polls any more: asks the peers for wake-ups. */
+void exi_queue_leave_hot(struct exi_queue *q);
+
 /* The service's tick: requests doorbells for connections that no thread has
  * polled since the last tick. Returns the milliseconds until the next one; 0:
  * none is needed. */

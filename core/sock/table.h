@@ -303,6 +303,9 @@ struct exi_sock {
 	/* The queue in whose hot list a direction is; under the queue's
 	 * lock. */
 	_Atomic(struct exi_queue *) hot_in[2];
+	/* The member of a queue's family (lanes.h) to which a direction's last
+	 * operations went; guarded by the half's lock. */
+	struct exi_queue *turn[2];
 	/* How many threads look at words of the fabric without the lock, or are
 	 * among the waiters, by direction: changed with the lock held, waited
 	 * for before the fabric goes. Until then neither the socket nor its

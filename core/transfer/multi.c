@@ -19,6 +19,7 @@
 #include "core/transfer/attempt.h"
 #include "core/transfer/finish.h"
 #include "core/transfer/half.h"
+#include "core/transfer/lanes.h"
 #include "core/transfer/op.h"
 #include "core/transfer/queue.h"
 #include "core/transfer/timeout.h"
@@ -59,6 +60,8 @@ int exi_multi_provide(struct exi_queue *q, exs_qhandle_t h, void *mem,
 	struct exi_buffer *spare = NULL;
 	int ret;
 
+	/* The buffers are the root's. */
+	exi_lanes_end(q, true);
 	exi_lock(&q->lock);
 	ret = n > INT_MAX / 4 - q->n_buffers - q->n_taken
 		      ? -ENOMEM

@@ -37,8 +37,10 @@ struct exi_part {
 #define EXI_PARTS_FEW 4 /* that need no allocation */
 
 struct exi_op {
-	struct exi_list node;	 /* in the socket's list, then the queue's */
-	struct exi_queue *queue; /* null: on a stack */
+	struct exi_list node; /* in the socket's list, then the queue's */
+	/* Null: on a stack. Of a slot: the member of the family that has it,
+	 * see lanes.h. */
+	_Atomic(struct exi_queue *) queue;
 	struct exi_region *region;
 	int type; /* EXS_EVT_* */
 	int fd;

@@ -29,12 +29,12 @@
 #include "core/fabric/provider.h"
 #include "core/sock/service.h"
 #include "core/sock/table.h"
+#include "core/transfer/lanes.h"
 #include "core/transfer/mem.h"
 #include "core/transfer/op.h"
 #include "core/transfer/parts.h"
 
 #define INDEX_BITS 12
-#define SLOT_ALIGN 64
 
 static pthread_mutex_t queues_lock = PTHREAD_MUTEX_INITIALIZER;
 _Atomic(struct exi_queue *) exi_queues[EXI_QUEUES_MAX];
@@ -54,17 +54,9 @@ static void set_slots(struct exi_queue *q, struct exi_op *ops, int depth)
 	}
 }
 
-/* Each begins a line of the cache. */
 static struct exi_op *slots_new(int depth)
 {
-	size_t size = (size_t)depth * sizeof(struct exi_op);
-	struct exi_op *ret =
-		aligned_alloc(SLOT_ALIGN, (size + SLOT_ALIGN - 1) &
-						  ~(size_t)(SLOT_ALIGN - 1));
-
-	if (ret)
-		memset(ret, 0, size);
-	return ret;
+	return exi_lanes_memory((size_t)depth * sizeof(struct exi_op));
 }
 
 static int setup(struct exi_queue *q, int depth, int index)
@@ -86,12 +78,28 @@ static int setup(struct exi_queue *q, int depth, int index)
 	atomic_store(&q->n_hot, 0);
 	atomic_store(&q->n_hot_rx, 0);
 	atomic_store(&q->deleted, false);
+	atomic_store(&q->family.flat, false);
+	q->joins = 0;
 	generation = (generation + 1) & ((1 << 18) - 1);
 	if (!generation)
 		generation = 1;
 	atomic_store(&q->handle, generation << INDEX_BITS | index);
 	exi_unlock(&q->lock);
 	return 0;
+}
+
+/* It has no handle, and no thread looks at it or at a lane. */
+static bool is_free(const struct exi_queue *q)
+{
+	const struct exi_queue *m;
+
+	if (atomic_load(&q->handle) || atomic_load(&q->users) ||
+	    atomic_load(&q->attended))
+		return false;
+	for (int i = 1; (m = exi_lanes_member(q, i)); i++)
+		if (atomic_load(&m->attended))
+			return false;
+	return true;
 }
 
 int exi_queue_create(int depth, exs_qhandle_t *ret)
@@ -105,16 +113,14 @@ int exi_queue_create(int depth, exs_qhandle_t *ret)
 	for (i = 0; i < EXI_QUEUES_MAX; i++) {
 		q = atomic_load(&exi_queues[i]);
 		if (!q) {
-			q = calloc(1, sizeof(*q));
+			q = exi_lanes_memory(sizeof(*q));
 			err = -ENOMEM;
 			if (!q)
 				break;
+			q->root = q;
 			atomic_store(&exi_queues[i], q);
 		}
-		/* Free when it has no handle and no thread looks at it. */
-		if (atomic_load(&q->handle) == 0 &&
-		    atomic_load(&q->users) == 0 &&
-		    atomic_load(&q->attended) == 0) {
+		if (is_free(q)) {
 			err = setup(q, depth, i);
 			if (!err)
 				*ret = atomic_load(&q->handle);
@@ -143,18 +149,6 @@ void exi_queue_put(struct exi_queue *q)
 	atomic_fetch_sub_explicit(&q->users, 1, memory_order_release);
 }
 
-void exi_queue_wake_locked(struct exi_queue *q)
-{
-	EXI_LOCKED(&q->lock);
-	/* Under the lock, like the sleeper's load: no read-modify-write. */
-	atomic_store_explicit(
-		&q->word,
-		atomic_load_explicit(&q->word, memory_order_relaxed) + 1,
-		memory_order_release);
-	if (q->sleepers)
-		exi_futex_wake((const uint32_t *)&q->word, INT_MAX);
-}
-
 int exi_queue_delete(exs_qhandle_t h)
 {
 	struct exi_queue *q = exi_queue_get(h);
@@ -164,11 +158,12 @@ int exi_queue_delete(exs_qhandle_t h)
 
 	if (!q)
 		return -EINVAL;
-	exi_lock(&q->lock);
+	exi_lanes_lock_all(q);
+	exi_lanes_end_locked(q);
 	if (q->n_used > q->n_done || atomic_load(&q->deleted)) {
 		bool deleted = atomic_load(&q->deleted);
 
-		exi_unlock(&q->lock);
+		exi_lanes_unlock_all(q);
 		exi_queue_put(q);
 		return deleted ? -EINVAL : -EBUSY;
 	}
@@ -190,7 +185,7 @@ int exi_queue_delete(exs_qhandle_t h)
 	exi_list_init(&q->free);
 	atomic_store(&q->handle, 0);
 	exi_queue_wake_locked(q);
-	exi_unlock(&q->lock);
+	exi_lanes_unlock_all(q);
 	exi_fd_close(qfd);
 	free(ops);
 	free(buffers);
@@ -220,6 +215,45 @@ void exi_op_describe(struct exi_op *op, const exs_x_op_t *o)
 	op->arg = op->buf = o->exs_x_buffer;
 	op->run = op->len = o->exs_x_length;
 	op->flags = o->exs_x_flags;
+}
+
+/* Locks the calling thread's member of the queue. */
+static inline struct exi_queue *lock_own(struct exi_queue *root,
+					 exs_qhandle_t h)
+{
+	return exi_likely(!atomic_load_explicit(&root->family.n_lanes,
+						memory_order_relaxed) &&
+			  exi_trylock(&root->lock))
+		       ? root
+		       : exi_lanes_lock_own(root, h);
+}
+
+/* The operation has moved from q, which is locked: locks where it is. */
+static __attribute__((noinline)) struct exi_queue *
+follow_locked(struct exi_queue *q, const struct exi_op *op)
+{
+	struct exi_queue *now;
+
+	EXI_LOCKED(&q->lock);
+	while ((now = atomic_load_explicit(&op->queue, memory_order_relaxed)) !=
+	       q) {
+		exi_unlock(&q->lock);
+		q = now;
+		exi_lock(&q->lock);
+	}
+	return q;
+}
+
+/* Locks the member that has the operation, or the event in its slot; it was
+ * in q. */
+static inline struct exi_queue *lock_of(struct exi_queue *q,
+					const struct exi_op *op)
+{
+	exi_lock(&q->lock);
+	return exi_likely(atomic_load_explicit(&op->queue,
+					       memory_order_relaxed) == q)
+		       ? q
+		       : follow_locked(q, op);
 }
 
 /* For how many of them there is a slot, and a region. */
@@ -261,31 +295,47 @@ static int reserve_locked(struct exi_queue *q, const exs_x_op_t *o, int n,
 int exi_queue_reserve_some(exs_qhandle_t h, const exs_x_op_t *o, int n,
 			   struct exi_op **ret, int *ret_err)
 {
-	struct exi_queue *q = exi_queue_at(h);
+	struct exi_queue *root = exi_queue_at(h), *q, *first = NULL;
 	int i = 0;
 
 	*ret_err = -EINVAL;
-	if (exi_unlikely(!q))
+	if (exi_unlikely(!root))
 		return 0;
-	exi_lock(&q->lock);
-	if (exi_likely(atomic_load_explicit(&q->handle, memory_order_relaxed) ==
-		       h))
-		i = reserve_locked(q, o, n, ret, ret_err);
-	exi_unlock(&q->lock);
+	do {
+		q = lock_own(root, h);
+		if (!first)
+			first = q;
+		if (exi_likely(q == first &&
+			       atomic_load_explicit(&q->handle,
+						    memory_order_relaxed) == h))
+			i += reserve_locked(q, o + i, n - i, ret + i, ret_err);
+		exi_unlock(&q->lock);
+	} while (exi_unlikely(*ret_err == -EAGAIN) && q == first &&
+		 exi_lanes_gather(q, h, n - i));
 	return i;
+}
+
+/* The member has no slot. */
+static __attribute__((noinline)) int reserve_rare(struct exi_queue *q,
+						  exs_qhandle_t h,
+						  const exs_x_op_t *o,
+						  struct exi_op **ret)
+{
+	return exi_lanes_gather(q, h, 1) ? exi_queue_reserve_one(h, o, ret)
+					 : -EAGAIN;
 }
 
 int exi_queue_reserve_one(exs_qhandle_t h, const exs_x_op_t *o,
 			  struct exi_op **ret)
 {
-	struct exi_queue *q = exi_queue_at(h);
+	struct exi_queue *root = exi_queue_at(h), *q;
 	struct exi_region *region = NULL;
 	struct exi_list *node;
 	int err = -EINVAL;
 
-	if (exi_unlikely(!q))
+	if (exi_unlikely(!root))
 		return err;
-	exi_lock(&q->lock);
+	q = lock_own(root, h);
 	node = q->free.next;
 	if (exi_likely(atomic_load_explicit(&q->handle, memory_order_relaxed) ==
 		       h))
@@ -301,7 +351,7 @@ int exi_queue_reserve_one(exs_qhandle_t h, const exs_x_op_t *o,
 		(*ret)->region = region;
 	}
 	exi_unlock(&q->lock);
-	return err;
+	return exi_likely(err != -EAGAIN) ? err : reserve_rare(q, h, o, ret);
 }
 
 int exi_queue_reserve(exs_qhandle_t h, exs_mhandle_t m, const void *buf,
@@ -325,20 +375,19 @@ static void end_slot(struct exi_op *op)
 		exi_parts_release(op);
 }
 
-static void free_slot_locked(struct exi_op *op)
+static void free_slot_locked(struct exi_queue *q, struct exi_op *op)
 {
-	EXI_LOCKED(&op->queue->lock);
+	EXI_LOCKED(&q->lock);
 	end_slot(op);
-	op->queue->n_used--;
-	exi_list_add_head(&op->queue->free, &op->node);
+	q->n_used--;
+	exi_list_add_head(&q->free, &op->node);
 }
 
 void exi_queue_unreserve(struct exi_op *op)
 {
-	struct exi_queue *q = op->queue;
+	struct exi_queue *q = lock_of(op->queue, op);
 
-	exi_lock(&q->lock);
-	free_slot_locked(op);
+	free_slot_locked(q, op);
 	exi_unlock(&q->lock);
 }
 
@@ -368,29 +417,28 @@ int exi_queue_keep(exs_qhandle_t q, struct exi_op **ret)
 /* The slot counts once, its event once more. */
 void exi_queue_let_go(struct exi_op *op)
 {
-	struct exi_queue *q = op->queue;
+	struct exi_queue *q = lock_of(op->queue, op);
 
-	exi_lock(&q->lock);
 	op->kept = false;
 	if (op->queued)
 		q->n_used--; /* it goes with the event */
 	else
-		free_slot_locked(op);
+		free_slot_locked(q, op);
 	exi_unlock(&q->lock);
 }
 
 _Thread_local struct exi_queue_taker exi_queue_taker;
 
 /* The event of an operation that is in no list; its slot is free. */
-static void take_locked(struct exi_op *op, exs_event_t *ev)
+static void take_locked(struct exi_queue *q, struct exi_op *op, exs_event_t *ev)
 {
-	EXI_LOCKED(&op->queue->lock);
+	EXI_LOCKED(&q->lock);
 	exi_op_event(op, ev);
 	if (exi_unlikely(op->kept)) {
 		op->queued = false;
-		op->queue->n_used--;
+		q->n_used--;
 	} else {
-		free_slot_locked(op);
+		free_slot_locked(q, op);
 	}
 }
 
@@ -407,7 +455,7 @@ static void complete_locked(struct exi_queue *q, struct exi_op *op)
 	    exi_queue_taker.handle ==
 		    atomic_load_explicit(&q->handle, memory_order_relaxed) &&
 	    q->n_done == 0 && !q->signal.exs_enable) {
-		take_locked(op, &exi_queue_taker.ev[exi_queue_taker.n++]);
+		take_locked(q, op, &exi_queue_taker.ev[exi_queue_taker.n++]);
 		return;
 	}
 	exi_list_add_tail(&q->done, &op->node);
@@ -435,7 +483,8 @@ static void tell_unlock(struct exi_queue *q, int before)
 
 void exi_op_complete(struct exi_op *op)
 {
-	struct exi_queue *q = op->queue;
+	struct exi_queue *q =
+		atomic_load_explicit(&op->queue, memory_order_relaxed);
 	int before;
 
 	if (!q) {
@@ -446,25 +495,27 @@ void exi_op_complete(struct exi_op *op)
 		exi_futex_wake(word, 1);
 		return;
 	}
-	exi_lock(&q->lock);
+	q = lock_of(q, op);
 	before = q->n_done;
 	complete_locked(q, op);
 	tell_unlock(q, before);
 }
 
 /* The first of ops, and those behind it that are of the same queue. */
-static void complete_some(struct exi_queue *q, struct exi_list *ops)
+static void complete_some(struct exi_list *ops)
 {
+	struct exi_op *first = exi_container(ops->next, struct exi_op, node);
+	struct exi_queue *q = lock_of(first->queue, first);
 	struct exi_list *pos;
-	int before, n = 0;
+	int before = q->n_done, n = 0;
 
 	exi_list_for_each (pos, ops) {
-		if (exi_container(pos, struct exi_op, node)->queue != q)
+		if (atomic_load_explicit(
+			    &exi_container(pos, struct exi_op, node)->queue,
+			    memory_order_relaxed) != q)
 			break;
 		n++;
 	}
-	exi_lock(&q->lock);
-	before = q->n_done;
 	if (exi_queue_taker.q == q) {
 		while (n--)
 			complete_locked(q, exi_container(exi_list_pop(ops),
@@ -483,7 +534,7 @@ void exi_op_complete_all(struct exi_list *ops)
 			exi_container(ops->next, struct exi_op, node);
 
 		if (op->queue) {
-			complete_some(op->queue, ops);
+			complete_some(ops);
 		} else {
 			exi_list_del(&op->node);
 			exi_op_complete(op);
@@ -518,13 +569,17 @@ int exi_queue_take_events(struct exi_queue *q, exs_qhandle_t h, exs_event_t *ev,
 	eventfd_t drained;
 	int n;
 
-	exi_lock(&q->lock);
+	if (exi_unlikely(!exi_trylock(&q->lock))) {
+		exi_lanes_crowded(q, h, EXI_LANES_TAKES);
+		exi_lock(&q->lock);
+	}
 	if (exi_unlikely(atomic_load_explicit(&q->handle,
 					      memory_order_relaxed) != h))
 		max = 0;
 	n = take_run(q, ev, max);
 	while (n < max && (node = exi_list_pop(&q->done)))
-		take_locked(exi_container(node, struct exi_op, node), &ev[n++]);
+		take_locked(q, exi_container(node, struct exi_op, node),
+			    &ev[n++]);
 	q->n_done -= n;
 	atomic_store_explicit(&q->ready, q->n_done, memory_order_release);
 	if (exi_unlikely(q->qfd >= 0) && n && q->n_done == 0)
@@ -533,8 +588,32 @@ int exi_queue_take_events(struct exi_queue *q, exs_qhandle_t h, exs_event_t *ev,
 	return n;
 }
 
+/* Whether nobody came to the member since the last look. */
+static bool is_left(struct exi_queue *q, const struct exi_queue *m, int i)
+{
+	uint32_t visits =
+		atomic_load_explicit(&m->visits, memory_order_relaxed);
+
+	return atomic_exchange_explicit(&q->visits_left[i], visits,
+					memory_order_relaxed) == visits;
+}
+
+int exi_queue_take_others(struct exi_queue *q, exs_qhandle_t h, exs_event_t *ev,
+			  int max, bool left)
+{
+	struct exi_queue *m;
+	int n = 0;
+
+	for (int i = 0; n < max && (m = exi_lanes_member(q, i)); i++)
+		if (m != q && (!left || is_left(q, m, i)) &&
+		    atomic_load_explicit(&m->ready, memory_order_relaxed))
+			n += exi_queue_take_events(m, h, ev + n, max - n);
+	return n;
+}
+
 void exi_queue_wake_all(void)
 {
+	struct exi_queue *m;
 	int i;
 
 	for (i = 0; i < EXI_QUEUES_MAX; i++) {
@@ -542,10 +621,12 @@ void exi_queue_wake_all(void)
 
 		if (!q)
 			break;
-		exi_lock(&q->lock);
-		atomic_fetch_add(&q->hot_changes, 1);
-		exi_queue_wake_locked(q);
-		exi_unlock(&q->lock);
+		for (int k = 0; (m = exi_lanes_member(q, k)); k++) {
+			exi_lock(&m->lock);
+			atomic_fetch_add(&m->hot_changes, 1);
+			exi_queue_wake_locked(m);
+			exi_unlock(&m->lock);
+		}
 	}
 }
 
@@ -559,15 +640,16 @@ int exi_queue_deepen(struct exi_queue *q, int depth)
 	ops = slots_new(depth);
 	if (!ops)
 		return -ENOMEM;
-	exi_lock(&q->lock);
+	exi_lanes_lock_all(q);
+	exi_lanes_end_locked(q);
 	if (q->n_used) {
-		exi_unlock(&q->lock);
+		exi_lanes_unlock_all(q);
 		free(ops);
 		return -EBUSY;
 	}
 	old = q->ops;
 	set_slots(q, ops, depth);
-	exi_unlock(&q->lock);
+	exi_lanes_unlock_all(q);
 	free(old);
 	return 0;
 }
@@ -592,7 +674,7 @@ int exi_queue_status(struct exi_queue *q, int attr, void *val, size_t *len)
 	if (attr == EXS_QATTR_DEPTH)
 		v = q->depth;
 	else if (attr == EXS_QATTR_EVENTS)
-		v = atomic_load(&q->ready);
+		v = exi_lanes_count_ready(q);
 	else if (attr == EXS_QATTR_WAIT)
 		v = q->wait;
 	else
@@ -604,17 +686,22 @@ int exi_queue_status(struct exi_queue *q, int attr, void *val, size_t *len)
 
 bool exi_queue_uses(const struct exi_region *r)
 {
+	struct exi_queue *m;
 	bool found = false;
+	int used;
 
 	for (int i = 0; i < EXI_QUEUES_MAX && !found; i++) {
 		struct exi_queue *q = atomic_load(&exi_queues[i]);
 
 		if (!q)
 			break;
-		exi_lock(&q->lock);
-		for (int k = 0; q->n_used && k < q->depth && !found; k++)
+		exi_lanes_lock_all(q);
+		used = 0;
+		for (int k = 0; (m = exi_lanes_member(q, k)); k++)
+			used += m->n_used;
+		for (int k = 0; used && k < q->depth && !found; k++)
 			found = q->ops[k].region == r;
-		exi_unlock(&q->lock);
+		exi_lanes_unlock_all(q);
 	}
 	return found;
 }
@@ -641,6 +728,7 @@ void exi_queue_forked(void)
 		atomic_store(&q->ready, 0);
 		atomic_store(&q->n_hot, 0);
 		atomic_store(&q->n_hot_rx, 0);
+		exi_lanes_forked(q);
 		exi_list_init(&q->done);
 		for (int k = 0; k < q->depth; k++)
 			exi_parts_release(&q->ops[k]);

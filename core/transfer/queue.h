@@ -9,6 +9,7 @@
 #ifndef EXI_CORE_TRANSFER_QUEUE_H
 #define EXI_CORE_TRANSFER_QUEUE_H
 
+#include <limits.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -18,6 +19,7 @@
 #include <sys/exs.h>
 #include <sys/exs_ext.h>
 
+#include "core/base/futex.h"
 #include "core/base/list.h"
 #include "core/base/lock.h"
 #include "core/base/spin.h"
@@ -36,9 +38,20 @@ struct exi_buffer {
 	size_t len;
 };
 
+#define EXI_LANES_MAX  7  /* and the root */
+#define EXI_LANES_LOOK 16 /* visits */
+
 struct exi_queue {
-	struct exi_lock lock; /* guards what follows; the last in the order */
-	_Atomic int handle;   /* 0: free */
+	/* See lanes.h. What threads of all lanes read; seldom written, in its
+	 * own line of the cache. */
+	struct {
+		_Atomic int n_lanes;
+		_Atomic bool flat; /* no lanes are to be made */
+		_Atomic(struct exi_queue *) lane[EXI_LANES_MAX];
+	} family;
+	_Alignas(64) struct exi_lock
+		lock;	    /* guards what follows; the last in the order */
+	_Atomic int handle; /* 0: free */
 	int depth;
 	int n_done;
 	int n_used;	      /* outstanding, kept, and done */
@@ -66,6 +79,12 @@ struct exi_queue {
 	uint32_t visits_seen;	 /* by the last tick that found no thread */
 	uint32_t visits_ticked;	 /* by the last one that found a thread */
 	_Atomic bool deleted;
+	struct exi_queue *root;	     /* never changes; of a root: itself */
+	_Atomic uint32_t owner;	     /* of a lane: its thread */
+	_Atomic uint32_t last_taker; /* that found the lock taken */
+	int joins; /* operations that could not change to another member */
+	_Atomic uint32_t
+		visits_left[EXI_LANES_MAX + 1]; /* by the owner's last look */
 	struct exi_hot {
 		struct exi_sock *sk;
 		int fd;
@@ -129,7 +148,17 @@ static inline bool exi_queue_receives_elsewhere(const struct exi_queue *q,
 void exi_queue_forget_hot_locked(struct exi_queue *q);
 
 /* Threads that sleep at the queue look again: something changed. */
-void exi_queue_wake_locked(struct exi_queue *q);
+static inline void exi_queue_wake_locked(struct exi_queue *q)
+{
+	EXI_LOCKED(&q->lock);
+	/* Under the lock, like the sleeper's load: no read-modify-write. */
+	atomic_store_explicit(
+		&q->word,
+		atomic_load_explicit(&q->word, memory_order_relaxed) + 1,
+		memory_order_release);
+	if (q->sleepers)
+		exi_futex_wake((const uint32_t *)&q->word, INT_MAX);
+}
 
 /* Changes the depth; -EBUSY while slots are in use. */
 int exi_queue_deepen(struct exi_queue *q, int depth);
@@ -188,6 +217,11 @@ extern _Thread_local struct exi_queue_taker exi_queue_taker;
  * queue does not have the handle (any more). No lock of a queue is held. */
 int exi_queue_take_events(struct exi_queue *q, exs_qhandle_t h, exs_event_t *ev,
 			  int max);
+
+/* Events of the other members of q's family (lanes.h): of all, or (`left`) of
+ * those whose thread has not come since the last look. */
+int exi_queue_take_others(struct exi_queue *q, exs_qhandle_t h, exs_event_t *ev,
+			  int max, bool left);
 
 /* The queue's only hot direction, read without the lock: members of two may be
  * mixed while it changes, which exi_sock_lock() finds out. Null: there is none,

@@ -18,6 +18,7 @@
 #include "core/sock/table.h"
 #include "core/transfer/attempt.h"
 #include "core/transfer/half.h"
+#include "core/transfer/lanes.h"
 #include "core/transfer/lookup.h"
 #include "core/transfer/op.h"
 #include "core/transfer/packet.h"
@@ -45,6 +46,35 @@ lock_for_ops(struct exi_sock *sk, int fd, enum exi_dir dir,
 	if (err)
 		exi_half_unlock(&(*ret)->half[dir]);
 	return err;
+}
+
+/* The operations go to the member of the queue that has the direction's. */
+static inline void keep_turn_locked(struct exi_sock *sk, enum exi_dir dir,
+				    struct exi_op **ops, int n)
+{
+	EXI_LOCKED(&exi_sock_shared(sk)->half[dir].lock);
+	if (exi_unlikely(
+		    sk->turn[dir] !=
+		    atomic_load_explicit(&ops[0]->queue, memory_order_relaxed)))
+		exi_lanes_turn_locked(sk, dir, ops, n);
+}
+
+/* keep_turn_locked() for one, which need not be in memory. */
+static __attribute__((noinline)) void
+turn_one_locked(struct exi_sock *sk, enum exi_dir dir, struct exi_op *op)
+{
+	EXI_LOCKED(&exi_sock_shared(sk)->half[dir].lock);
+	exi_lanes_turn_locked(sk, dir, &op, 1);
+}
+
+static inline void keep_turn_of_locked(struct exi_sock *sk, enum exi_dir dir,
+				       struct exi_op *op)
+{
+	EXI_LOCKED(&exi_sock_shared(sk)->half[dir].lock);
+	if (exi_unlikely(
+		    sk->turn[dir] !=
+		    atomic_load_explicit(&op->queue, memory_order_relaxed)))
+		turn_one_locked(sk, dir, op);
 }
 
 /* The connection's bytes may have been sent after those of other connections
@@ -116,6 +146,9 @@ static int submit_to(struct exi_sock *sk, struct exi_op **ops, int n)
 	ret = lock_for_ops(sk, fd, dir, &sh);
 	if (ret)
 		return ret;
+	for (int i = 0; i < n; i++) /* lanes may have changed meanwhile */
+		if (sk->turn[dir] != ops[i]->queue)
+			exi_lanes_turn_locked(sk, dir, ops, n);
 	if (ops[0]->flags & EXS_SHUT_WR) /* which comes alone */
 		sh->half[dir].end_wanted |= EXI_END_AFTER;
 	enlist_locked(sk, dir, ops, n);
@@ -254,6 +287,7 @@ static int submit_sends(struct exi_sock *sk, const exs_x_op_t *o,
 	ret = lock_for_ops(sk, o->exs_x_socket, EXI_TX, &sh);
 	if (ret)
 		return ret;
+	keep_turn_locked(sk, EXI_TX, ops, n);
 	if (straight_to_ring(sk, &sh->half[EXI_TX]))
 		sent = len > EXI_PROGRESS_TOGETHER
 			       ? send_in_records_locked(sk, o, ops, n, &part)
@@ -315,6 +349,7 @@ static int submit_recvs(struct exi_sock *sk, const exs_x_op_t *o,
 	ret = lock_for_ops(sk, o->exs_x_socket, EXI_RX, &sh);
 	if (ret)
 		return ret;
+	keep_turn_locked(sk, EXI_RX, ops, n);
 	if (straight_from_ring(sk, &sh->half[EXI_RX], ops[0]->queue)) {
 		got = recv_at_once_locked(sk, o, ops, n, &came);
 		if (got < n) {
@@ -365,6 +400,7 @@ static int submit_send(struct exi_sock *sk, const exs_x_op_t *o,
 	ret = lock_for_ops(sk, o->exs_x_socket, EXI_TX, &sh);
 	if (exi_unlikely(ret))
 		return ret;
+	keep_turn_of_locked(sk, EXI_TX, op);
 	h = &sh->half[EXI_TX];
 	if (exi_likely(straight_to_ring(sk, h) &&
 		       len - 1 < EXI_PROGRESS_TOGETHER &&
@@ -396,6 +432,7 @@ static int submit_recv(struct exi_sock *sk, const exs_x_op_t *o,
 
 	if (exi_unlikely(ret))
 		return ret;
+	keep_turn_of_locked(sk, EXI_RX, op);
 	h = &sh->half[EXI_RX];
 	if (exi_unlikely(!straight_from_ring(sk, h, op->queue))) {
 		exi_op_describe(op, o);

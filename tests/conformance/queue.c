@@ -1264,6 +1264,116 @@ static void receives_are_in_order_whatever_is_asked(void)
 	t_close(fd[1]);
 }
 
+/* Threads that share a queue, each with a connection of its own; in each phase
+ * it is another one. */
+#define SHARERS 3
+#define PHASES	6
+#define BATCHES (400 / t_slow())
+#define BATCH	16
+
+struct shared {
+	struct {
+		int fd[2];
+		uint64_t out[BATCH], in[BATCH];
+		uint64_t sent;
+		_Atomic int left; /* events */
+	} pair[SHARERS];
+	pthread_barrier_t phase;
+};
+
+static struct shared shared;
+
+struct seen {
+	uint64_t last[SHARERS][2];
+};
+
+/* The handle: which pair and direction, and which of its operations. */
+static void take_shared(struct seen *seen)
+{
+	struct timeval soon = { .tv_usec = 1000 };
+	exs_event_t e[BATCH];
+	int n = T_OK(exs_qdequeue(q, e, BATCH, &soon));
+
+	for (int i = 0; i < n; i++) {
+		uint64_t a = (uintptr_t)e[i].exs_evt_ahandle;
+		int p = a % SHARERS, dir = a / SHARERS % 2;
+		uint64_t nr = a / SHARERS / 2;
+
+		T_EQ(e[i].exs_errno, 0);
+		T_EQ(e[i].exs_evt_un.exs_evt_xfer.exs_evt_length, 8);
+		T_EQ(e[i].exs_evt_type, dir ? EXS_EVT_RECV : EXS_EVT_SEND);
+		if (dir)
+			T_EQ(shared.pair[p].in[nr % BATCH], nr);
+		/* What a thread takes of one direction is in order. */
+		T(nr > seen->last[p][dir]);
+		seen->last[p][dir] = nr;
+		shared.pair[p].left--;
+	}
+}
+
+static void post_shared(int p, int dir, uint64_t nr)
+{
+	int s = shared.pair[p].fd[dir];
+	long a = (long)(nr * 2 + (uint64_t)dir) * SHARERS + p;
+	uint64_t *at = &shared.pair[p].in[nr % BATCH];
+
+	if (dir) {
+		*at = 0;
+		t_post_recv(s, at, 8, MSG_WAITALL, q, a);
+		return;
+	}
+	at = &shared.pair[p].out[nr % BATCH];
+	*at = nr;
+	t_post_send(s, at, 8, 0, q, a);
+}
+
+static void *share(void *arg)
+{
+	struct seen seen = { 0 };
+
+	for (int phase = 0; phase < PHASES; phase++) {
+		int p = ((int)(intptr_t)arg + phase) % SHARERS;
+
+		pthread_barrier_wait(&shared.phase);
+		for (int b = 0; b < BATCHES; b++) {
+			uint64_t first = shared.pair[p].sent + 1;
+
+			shared.pair[p].left = 2 * BATCH;
+			for (int d = 1; d >= 0; d--)
+				for (int i = 0; i < BATCH; i++)
+					post_shared(p, d, first + (uint64_t)i);
+			shared.pair[p].sent += BATCH;
+			while (shared.pair[p].left > 0)
+				take_shared(&seen);
+		}
+	}
+	return NULL;
+}
+
+static void threads_that_share_it_see_each_direction_in_order(void)
+{
+	pthread_t t[SHARERS];
+
+	t_init();
+	q = T_OK(exs_qcreate(SHARERS * 2 * BATCH));
+	pthread_barrier_init(&shared.phase, NULL, SHARERS);
+	for (int i = 0; i < SHARERS; i++) {
+		t_pair(T_IPV4, shared.pair[i].fd);
+		t_settle_pair(shared.pair[i].fd[0], shared.pair[i].fd[1],
+			      conf_here());
+	}
+	for (int i = 0; i < SHARERS; i++)
+		t[i] = t_thread(share, (void *)(intptr_t)i);
+	for (int i = 0; i < SHARERS; i++)
+		t_thread_join(t[i]);
+	t_no_event(q);
+	T_OK(exs_qdelete(q));
+	for (int i = 0; i < SHARERS; i++) {
+		t_close(shared.pair[i].fd[0]);
+		t_close(shared.pair[i].fd[1]);
+	}
+}
+
 static const struct t_row rows[] = {
 	T_ROW(a_count_of_zero_returns_at_once),
 	T_ROW(a_zero_time_out_only_looks),
@@ -1306,6 +1416,7 @@ static const struct t_row rows[] = {
 	T_ROW(an_event_in_an_empty_queue_raises_the_signal),
 	T_ROW(the_handle_and_the_buffer_come_back_untouched),
 	T_ROW(queues_leave_no_descriptor_behind),
+	T_ROW(threads_that_share_it_see_each_direction_in_order),
 };
 
 int main(int argc, char **argv)
