@@ -95,7 +95,9 @@ bool exi_hand_leaves(struct exi_sock *sk, int fd, struct exi_handed_note *ret)
 void exi_hand_note(int fd, int by)
 {
 	struct exi_sock *sk = exi_sock_find(fd);
-	uint64_t cookie = exi_sock_cookie(fd);
+	/* Files need no system call, unless one has the number of a note. */
+	uint64_t cookie =
+		sk || atomic_load(&exi_handed_notes) ? exi_sock_cookie(fd) : 0;
 	uint32_t forked = exi_handed_forked_times();
 
 	exi_handed_retract(fd);

@@ -140,7 +140,7 @@ static void mark_listener(int fd)
 		exi_marker_hold(fd);
 	}
 	if (!l->marked)
-		l->marked = exi_marker_refresh(fd);
+		l->marked = !l->base->ports || exi_marker_refresh(fd);
 	/* Again in a forked child, whose listener it is, too. */
 	if (l->reached != exi_use_token()) {
 		l->reached = exi_use_token();

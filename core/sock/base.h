@@ -55,6 +55,8 @@ struct exi_base {
 	/* An accepted socket has the options of its listener, such as the sign
 	 * and times. */
 	bool options_inherited;
+	/* A listener has a port, and the library holds its marker. */
+	bool ports;
 	/* Fabrics between hosts can carry it. */
 	bool between_hosts;
 	/* The last close of one end ends both directions of the other at once,

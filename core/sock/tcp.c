@@ -392,6 +392,7 @@ const struct exi_base exi_base_tcp = {
 	.sign_used = sign_used,
 	.unsign = keep_sign,
 	.options_inherited = true,
+	.ports = true,
 	.between_hosts = true,
 	.tcp_flags = true,
 	.lowat_polled = true,

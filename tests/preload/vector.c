@@ -18,6 +18,7 @@
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <cmocka.h>
@@ -240,6 +241,72 @@ static void eager_child(void)
 	_exit(0);
 }
 
+static int with_file(bool sends, int fd, int *file)
+{
+	char byte = 'x', room[CMSG_SPACE(sizeof(int))] = { 0 };
+	struct iovec v = { &byte, 1 };
+	struct msghdr m = { .msg_iov = &v,
+			    .msg_iovlen = 1,
+			    .msg_control = room,
+			    .msg_controllen = sizeof(room) };
+	struct cmsghdr *c = CMSG_FIRSTHDR(&m);
+	int ret;
+
+	*c = (struct cmsghdr){ .cmsg_len = CMSG_LEN(sizeof(int)),
+			       .cmsg_level = SOL_SOCKET,
+			       .cmsg_type = SCM_RIGHTS };
+	if (sends) {
+		memcpy(CMSG_DATA(c), file, sizeof(*file));
+		return (int)sendmsg(fd, &m, 0);
+	}
+	ret = (int)recvmsg(fd, &m, 0);
+	memcpy(file, CMSG_DATA(c), sizeof(*file));
+	return ret;
+}
+
+/* The first makes both ends known to the library. */
+static void pass_files(int from, int to)
+{
+	int file = STDERR_FILENO, came;
+
+	T_EQ(with_file(true, from, &file), 1);
+	T_EQ(with_file(false, to, &came), 1);
+	close(came);
+	COUNT(with_file(true, from, &file), 1, 1);
+	COUNT(with_file(false, to, &came), 1, 4);
+	close(came);
+}
+
+/* An accept on a UNIX socket makes the sign, by one call. The receiver of a
+ * file asks who sent it, and whether it is a connection. */
+static void unix_child(void)
+{
+	struct sockaddr_un at = { .sun_family = AF_UNIX };
+	socklen_t len = sizeof(at);
+	int listener, from, to = -1;
+
+	T_EQ(ptrace(PTRACE_TRACEME, 0, NULL, NULL), 0);
+	raise(SIGSTOP);
+	listener = T_OK(socket(AF_UNIX, SOCK_STREAM, 0));
+	T_OK(bind(listener, (struct sockaddr *)&at, sizeof(at.sun_family)));
+	T_OK(getsockname(listener, (struct sockaddr *)&at, &len));
+	T_OK(listen(listener, 1));
+	for (int i = 0; i < 3; i++) {
+		from = T_OK(socket(AF_UNIX, SOCK_STREAM, 0));
+		COUNT(connect(from, (struct sockaddr *)&at, len), 0, 1);
+		if (i == 0)
+			to = T_OK(accept(listener, NULL, NULL));
+		else
+			COUNT((to = accept(listener, NULL, NULL)) > 0, 1, 2);
+		COUNT(send(from, "x", 1, 0), 1, 1);
+		COUNT(recv(to, got, 1, 0), 1, 1);
+		pass_files(from, to);
+		COUNT(close(from), 0, 1);
+		COUNT(close(to), 0, 1);
+	}
+	_exit(0);
+}
+
 static void child(bool latent)
 {
 	int fd[2];
@@ -303,7 +370,8 @@ static void count(pid_t pid)
 enum run {
 	LATENT,
 	PROMOTED,
-	EAGER
+	EAGER,
+	UNIX
 };
 
 static void run(enum run what)
@@ -318,6 +386,8 @@ static void run(enum run what)
 	pid = fork();
 	if (pid == 0 && what == EAGER)
 		eager_child();
+	if (pid == 0 && what == UNIX)
+		unix_child();
 	if (pid == 0)
 		child(what == LATENT);
 	T_OK(pid);
@@ -344,7 +414,12 @@ static void an_accept_leaves_the_meeting_to_the_service(void **state)
 	run(EAGER);
 }
 
-/* With an argument: EXS_UPGRADE=connect. */
+static void a_short_connection_costs_them_and_the_sign(void **state)
+{
+	run(UNIX);
+}
+
+/* With an argument: EXS_UPGRADE=connect, or EXS_UNIX=on. */
 int main(int argc, char **argv)
 {
 	static const struct CMUnitTest eager[] = {
@@ -355,6 +430,12 @@ int main(int argc, char **argv)
 		cmocka_unit_test(one_that_has_not_lasted_costs_them),
 	};
 
+	static const struct CMUnitTest unix_sockets[] = {
+		cmocka_unit_test(a_short_connection_costs_them_and_the_sign),
+	};
+
+	if (argc > 1 && strcmp(argv[1], "unix") == 0)
+		return cmocka_run_group_tests(unix_sockets, NULL, NULL);
 	return argc > 1 ? cmocka_run_group_tests(eager, NULL, NULL)
 			: cmocka_run_group_tests(tests, NULL, NULL);
 }
