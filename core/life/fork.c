@@ -15,6 +15,7 @@
 #include "core/call/loan.h"
 #include "core/call/poller.h"
 #include "core/fabric/provider.h"
+#include "core/meet/candidate.h"
 #include "core/meet/handed.h"
 #include "core/meet/latent.h"
 #include "core/meet/meet.h"
@@ -47,6 +48,7 @@ static void prefork_one(struct exi_sock *sk, void *arg)
 
 	if (!before_fork(sk))
 		return;
+	exi_candidate_fork(sk); /* while no other process has the link */
 	atomic_fetch_or(&sk->blocking, EXI_BLOCKING_SHARED);
 	exi_holders_prefork(&sh->holders);
 	atomic_store(&sh->owner, 0);

@@ -380,6 +380,11 @@ static bool packet_locked(struct exi_sock *sk, struct exi_pair_msg *m,
 		exi_stats_woken(sk);
 		return true;
 	}
+	if (exi_pair_is_not_now(m, n) &&
+	    (sk->link->state != EXI_LINK_UP || untouched(sk))) {
+		exi_meet_put_off_locked(sk, exi_meet_told_reason(m));
+		return false;
+	}
 	if (sk->link->state != EXI_LINK_UP) {
 		ret = exi_pair_well_formed(m, n) ? greet_locked(sk, m, fd)
 						 : -EXS_X_REASON_PROTOCOL;

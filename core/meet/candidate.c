@@ -32,17 +32,21 @@
 
 /* Reads earlier messages first: if a socket is closed with something unread,
  * its peer gets an error before all that was sent. */
-static void tell(int fd, int reason)
+static void tell(int fd, int reason, bool not_now)
 {
 	struct exi_pair_msg m;
 
 	for (unsigned int i = 0; i < EXI_LINK_CANDIDATES; i++)
 		if (exi_rights_none(fd, &m, sizeof(m)) <= 0)
 			break;
-	exi_pair_send_no(fd, reason);
+	if (not_now)
+		exi_pair_send_not_now(fd, reason);
+	else
+		exi_pair_send_no(fd, reason);
 }
 
-void exi_candidate_part_locked(struct exi_sock *sk, int told, int reason)
+/* Sends NO to all that are at the link. */
+static void tell_all_locked(struct exi_sock *sk, int told, bool not_now)
 {
 	struct exi_link *l = sk->link;
 	unsigned int i;
@@ -50,10 +54,10 @@ void exi_candidate_part_locked(struct exi_sock *sk, int told, int reason)
 
 	EXI_LOCKED(&sk->link_lock);
 	if (l->fd >= 0)
-		tell(l->fd, told);
+		tell(l->fd, told, not_now);
 	for (i = 0; i < EXI_LINK_CANDIDATES; i++)
 		if (l->candidates[i] >= 0)
-			tell(l->candidates[i], told);
+			tell(l->candidates[i], told, not_now);
 	/* From here on no other candidate comes: all of them get the
 	 * message. */
 	if (l->listener >= 0 && exi_holders_count(&sk->sh->holders) <= 1)
@@ -63,10 +67,43 @@ void exi_candidate_part_locked(struct exi_sock *sk, int told, int reason)
 		fd = exi_closing_accept(l->listener, true);
 		if (fd < 0)
 			break;
-		tell(fd, told);
+		tell(fd, told, not_now);
 		exi_closing_socket(fd, true);
 	}
+}
+
+void exi_candidate_part_locked(struct exi_sock *sk, int told, int reason)
+{
+	EXI_LOCKED(&sk->link_lock);
+	tell_all_locked(sk, told, false);
 	exi_meet_give_up_locked(sk, reason);
+}
+
+/* Whether a meeting is under way that a fork would split. A look needs no
+ * peer yet, and the child makes it (exi_look_inherited_locked()). A fabric
+ * between hosts stays with this process. */
+static bool is_split_locked(const struct exi_sock *sk)
+{
+	const struct exi_link *l = sk->link;
+
+	EXI_LOCKED(&sk->link_lock);
+	return l && !sk->foreign_link && !sk->closing &&
+	       l->state != EXI_LINK_LOOK && l->state != EXI_LINK_REMOTE &&
+	       l->state != EXI_LINK_UP;
+}
+
+void exi_candidate_fork(struct exi_sock *sk)
+{
+	if (exi_lock_held(&sk->link_lock))
+		return;
+	exi_fds_begin();
+	exi_lock(&sk->link_lock);
+	if (is_split_locked(sk)) {
+		tell_all_locked(sk, EXS_X_REASON_SHARED, true);
+		exi_meet_put_off_locked(sk, EXS_X_REASON_SHARED);
+	}
+	exi_unlock(&sk->link_lock);
+	exi_fds_end();
 }
 
 void exi_candidate_give_up(struct exi_sock *sk, void *arg)
@@ -307,6 +344,11 @@ void exi_link_candidate_event(struct exi_sock *sk, unsigned int slot)
 		goto unlock;
 	/* A candidate that only connects and leaves claims nothing. */
 	l->proposed = l->proposed || n > 0;
+	if (exi_pair_is_not_now(&m, n)) { /* it, or its child, comes again */
+		l->proposed = false;
+		dismiss_locked(sk, slot);
+		goto unlock;
+	}
 	err = n > 0 && exi_pair_well_formed(&m, n)
 		      ? hear_candidate_locked(sk, slot, &m)
 		      : -EPERM;

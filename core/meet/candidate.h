@@ -25,6 +25,12 @@ void exi_link_option(struct exi_sock *sk, int level, int name);
  * or to each candidate, and gives up. link_lock held. */
 void exi_candidate_part_locked(struct exi_sock *sk, int told, int reason);
 
+/* Called before a fork: ends a meeting under way, which is put off at both ends
+ * until a process uses the connection. The meeting would be lost if this
+ * process closes its descriptor and leaves the connection to the child. No lock
+ * held, except that a signal handler that forks may have interrupted one. */
+void exi_candidate_fork(struct exi_sock *sk);
+
 /* Gives up a meeting that is not done, to free descriptors. arg points to an
  * int that counts them. For exi_sock_each(), without locks. */
 void exi_candidate_give_up(struct exi_sock *sk, void *arg);

@@ -199,9 +199,9 @@ static void drop_fabric_locked(struct exi_sock *sk, bool own)
 	exi_sock_conn_free(fab);
 }
 
-/* The peer has left the meeting, and may have sent the reason. Its unread data
- * causes an error here, before what it sent. */
-static int last_words(int fd)
+/* The peer has left the meeting, and may have sent the reason, or that it is
+ * put off. Its unread data causes an error here, before what it sent. */
+static int last_words(int fd, bool *ret_not_now)
 {
 	struct exi_pair_msg m;
 	ssize_t n;
@@ -210,6 +210,7 @@ static int last_words(int fd)
 		n = exi_rights_none(fd, &m, sizeof(m));
 		if (n == 0 || n == -EAGAIN || n == -EPROTO)
 			break;
+		*ret_not_now = exi_pair_is_not_now(&m, n);
 		if (n > 0 && exi_pair_well_formed(&m, n) &&
 		    m.type == EXI_PAIR_NO)
 			return exi_meet_told_reason(&m);
@@ -238,10 +239,15 @@ void exi_meet_give_up_locked(struct exi_sock *sk, int reason)
 	/* B may come later, or has said so. */
 	bool later = reason == EXS_X_REASON_PLAIN_PEER ||
 		     (sk->link && reason == sk->link->kept);
+	bool not_now = false;
 
 	EXI_LOCKED(&sk->link_lock);
 	if (reason == EXS_X_REASON_PEER_LOST && sk->link && sk->link->fd >= 0)
-		reason = last_words(sk->link->fd);
+		reason = last_words(sk->link->fd, &not_now);
+	if (not_now) {
+		exi_meet_put_off_locked(sk, reason);
+		return;
+	}
 	reason = while_it_lasted(sk, reason);
 	if (reason == EXS_X_REASON_PLAIN_PEER && sk->link &&
 	    sk->link->state == EXI_LINK_REMOTE && sk->role == EXI_ROLE_CONNECT)
@@ -255,6 +261,15 @@ void exi_meet_give_up_locked(struct exi_sock *sk, int reason)
 	if (reason == EXS_X_REASON_UNDECIDED)
 		sk->cut = true;
 	exi_sock_reason(sk, reason);
+}
+
+void exi_meet_put_off_locked(struct exi_sock *sk, int reason)
+{
+	EXI_LOCKED(&sk->link_lock);
+	exi_meet_give_up_locked(sk, EXS_X_REASON_UNDECIDED);
+	sk->again = true;
+	if (!exi_again_later_locked(sk))
+		exi_sock_reason(sk, reason);
 }
 
 void exi_link_disown_locked(struct exi_sock *sk)

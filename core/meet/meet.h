@@ -147,6 +147,10 @@ void exi_meet_unlock_halves(struct exi_sock *sk);
  * unless it meets again at a later mark. link_lock held. */
 void exi_meet_give_up_locked(struct exi_sock *sk, int reason);
 
+/* Ends a meeting that the connection's next user makes again, at a mark of
+ * bytes; for this reason it stays on TCP after many of them. link_lock held. */
+void exi_meet_put_off_locked(struct exi_sock *sk, int reason);
+
 /* The reason (EXS_X_REASON_*) for an error in finding the other end. */
 int exi_meet_unproved(int err);
 

@@ -128,6 +128,15 @@ void exi_pair_send_no(int fd, int reason)
 	exi_pair_send_reason(fd, EXI_PAIR_NO, reason);
 }
 
+void exi_pair_send_not_now(int fd, int reason)
+{
+	struct exi_pair_msg no = exi_pair_message(EXI_PAIR_NO);
+
+	no.a = (uint64_t)reason;
+	no.b = EXI_NO_NOW;
+	exi_pair_send(fd, &no, -1);
+}
+
 /* Peeks at the descriptors of the first packet in the queue, which keeps them.
  * Returns how many are in fds, which has space for 2; -EMFILE: no number was
  * free for any; -EPROTO: there are more. */
@@ -202,6 +211,12 @@ bool exi_pair_well_formed(const struct exi_pair_msg *m, ssize_t n)
 	return n == sizeof(*m) && m->magic == EXI_PAIR_MAGIC &&
 	       m->version == EXI_PAIR_VERSION && m->type > 0 &&
 	       m->type < EXI_PAIR_TYPE_MAX;
+}
+
+bool exi_pair_is_not_now(const struct exi_pair_msg *m, ssize_t n)
+{
+	return exi_pair_well_formed(m, n) && m->type == EXI_PAIR_NO &&
+	       m->b == EXI_NO_NOW;
 }
 
 int exi_pair_socket(const struct exi_tuple *t)

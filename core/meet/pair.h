@@ -54,6 +54,10 @@ enum exi_pair_finseen {
 /* DOWN's a: another process gets this end, and may meet the peer again. */
 #define EXI_DOWN_HANDED 1u
 
+/* NO's b: not now. A process forks, and the first that uses the connection
+ * afterwards meets the peer. */
+#define EXI_NO_NOW 1u
+
 struct exi_pair_msg {
 	uint32_t magic;
 	uint16_t version;
@@ -109,6 +113,11 @@ struct exi_pair_msg exi_pair_message(enum exi_pair_type type);
 
 /* Sends NO with this reason (EXS_X_REASON_*), if there is room. */
 void exi_pair_send_no(int fd, int reason);
+/* The same for a meeting that is put off: the peer is to meet again. An older
+ * peer stays on TCP for the reason. */
+void exi_pair_send_not_now(int fd, int reason);
+/* Whether the message puts the meeting off. */
+bool exi_pair_is_not_now(const struct exi_pair_msg *m, ssize_t n);
 
 /* Sends a message of this type that has only a reason. 0 or -errno. */
 int exi_pair_send_reason(int fd, enum exi_pair_type type, int reason);
