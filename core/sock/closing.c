@@ -418,6 +418,15 @@ static bool is_clean(int s)
 	return false;
 }
 
+/* Whether nothing is in the queue. Reads nothing of what another process is to
+ * read. */
+static bool is_idle(int s)
+{
+	bool rights;
+
+	return exi_rights_receive(s, &(char){ 0 }, 1, MSG_PEEK, &rights) < 0;
+}
+
 void exi_closing_socket(int fd, bool sole)
 {
 	int saved = errno;
@@ -427,7 +436,7 @@ void exi_closing_socket(int fd, bool sole)
 	/* Nothing more is taken: a clean queue stays so. */
 	if (sole)
 		shutdown(fd, SHUT_RDWR);
-	if (is_clean(fd))
+	if (sole ? is_clean(fd) : is_idle(fd))
 		exi_fd_close(fd);
 	else
 		put((struct item){ .fd = fd, .kept = true, .socket = true });

@@ -26,8 +26,8 @@
 bool exi_closing_file(int fd);
 
 /* Closes a connected or datagram UNIX socket that exi_fd_keep() returned; -1 is
- * allowed. sole: no other process has it, so it may be shut down first. Keeps
- * errno. */
+ * allowed. sole: no other process has it, so it may be shut down first, and its
+ * queue emptied. Keeps errno. */
 void exi_closing_socket(int fd, bool sole);
 
 /* Accepts at a UNIX socket to which strangers can connect. Returns the

@@ -11,13 +11,16 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <sched.h>
+#include <sys/socket.h>
 #include <unistd.h>
 #include <cmocka.h>
 
+#include "core/base/fds.h"
 #include "core/base/lock.h"
 #include "core/fabric/provider.h"
 #include "core/meet/find.h"
 #include "core/meet/meet.h"
+#include "core/sock/closing.h"
 #include "core/sock/table.h"
 #include "core/transfer/family.h"
 #include "tests/support/check.h"
@@ -208,11 +211,27 @@ static void who_is_forked_as_they_meet_has_it_not(void **state)
 	t_peer_kill(&peer);
 }
 
+/* Another process has the socket, too: what lies there is its to read. */
+static void a_link_that_is_shared_keeps_its_messages(void **state)
+{
+	int fd[2], kept;
+	char byte;
+
+	T_OK(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fd));
+	kept = T_OK(exi_fd_keep(T_OK(dup(fd[0]))));
+	T_EQ(send(fd[1], "x", 1, 0), 1);
+	exi_closing_socket(kept, false);
+	T_EQ(recv(fd[0], &byte, 1, MSG_DONTWAIT), 1);
+	T_OK(close(fd[0]));
+	T_OK(close(fd[1]));
+}
+
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(who_is_forked_as_they_meet_has_it_not),
 		cmocka_unit_test(who_meets_the_peer_has_the_fabric),
+		cmocka_unit_test(a_link_that_is_shared_keeps_its_messages),
 	};
 
 	if (!t_can(t_has_sock_diag(), "sock_diag"))
