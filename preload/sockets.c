@@ -43,13 +43,14 @@ static int ask(int fd, int name)
 }
 
 /* Whether fd may be a listener that the library knows by another number only,
- * or not yet. */
+ * or not yet. Each question is a call of the kernel at each accept. */
 static bool may_serve(int fd)
 {
 	int protocol = ask(fd, SO_PROTOCOL);
 
 	return protocol == IPPROTO_TCP ||
-	       (protocol == 0 && ask(fd, SO_DOMAIN) == AF_UNIX &&
+	       (protocol == 0 && exi_base_for(AF_UNIX, SOCK_STREAM, 0) &&
+		ask(fd, SO_DOMAIN) == AF_UNIX &&
 		exi_base_for(AF_UNIX, ask(fd, SO_TYPE), 0));
 }
 

@@ -277,8 +277,9 @@ static void pass_files(int from, int to)
 	close(came);
 }
 
-/* An accept on a UNIX socket makes the sign, by one call. The receiver of a
- * file asks who sent it, and whether it is a connection. */
+/* An accept on a UNIX socket makes the sign, by one call; where the library
+ * does not serve UNIX sockets, it asks for the protocol. The receiver of a file
+ * asks who sent it, and whether it is a connection. */
 static void unix_child(void)
 {
 	struct sockaddr_un at = { .sun_family = AF_UNIX };
@@ -419,7 +420,7 @@ static void a_short_connection_costs_them_and_the_sign(void **state)
 	run(UNIX);
 }
 
-/* With an argument: EXS_UPGRADE=connect, or EXS_UNIX=on. */
+/* With an argument: EXS_UPGRADE=connect, or EXS_UNIX=on or off. */
 int main(int argc, char **argv)
 {
 	static const struct CMUnitTest eager[] = {
