@@ -8,8 +8,16 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/exs_ext.h>
 
 struct exi_sock;
+
+/* Whether an end that leaves for this reason goes to another process, which may
+ * meet the peer again. */
+static inline bool exi_again_by_another(int reason)
+{
+	return reason == EXS_X_REASON_PASSED || reason == EXS_X_REASON_EXEC;
+}
 
 /* Sets marks this many bytes from here, in each direction. Any lock of the
  * socket may be held. */

@@ -241,13 +241,16 @@ static int meet_as_a_locked(struct exi_sock *sk, const struct exi_tuple *t,
 void exi_begin_part_locked(struct exi_sock *sk)
 {
 	struct exi_link *l = sk->link;
+	int reason = (int)atomic_load(&sk->sh->reason);
 
 	EXI_LOCKED(&sk->link_lock);
 	if (l && l->state == EXI_LINK_REMOTE)
 		return;
 	if (l && l->state != EXI_LINK_LOOK)
 		exi_candidate_part_locked(sk, EXS_X_REASON_PEER_REQUEST,
-					  (int)atomic_load(&sk->sh->reason));
+					  reason);
+	else if (exi_again_by_another(reason))
+		exi_look_kept_locked(sk, reason);
 	else if (sk->role == EXI_ROLE_ACCEPT && sk->adopted)
 		exi_look_decline(atomic_load(&sk->fd),
 				 EXS_X_REASON_PEER_REQUEST);

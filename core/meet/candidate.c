@@ -19,6 +19,7 @@
 #include "core/base/proof.h"
 #include "core/base/rights.h"
 #include "core/base/util.h"
+#include "core/meet/again.h"
 #include "core/meet/bound.h"
 #include "core/meet/meet.h"
 #include "core/meet/pair.h"
@@ -75,7 +76,7 @@ static void tell_all_locked(struct exi_sock *sk, int told, bool not_now)
 void exi_candidate_part_locked(struct exi_sock *sk, int told, int reason)
 {
 	EXI_LOCKED(&sk->link_lock);
-	tell_all_locked(sk, told, false);
+	tell_all_locked(sk, told, exi_again_by_another(reason));
 	exi_meet_give_up_locked(sk, reason);
 }
 

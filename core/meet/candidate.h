@@ -22,7 +22,8 @@ void exi_link_candidate_event(struct exi_sock *sk, unsigned int slot);
 void exi_link_option(struct exi_sock *sk, int level, int name);
 
 /* Ends a meeting that is not done: sends NO with the reason `told' to the peer,
- * or to each candidate, and gives up. link_lock held. */
+ * or to each candidate, and gives up. Where another process gets this end, NO
+ * says `not now', and the peer goes on waiting. link_lock held. */
 void exi_candidate_part_locked(struct exi_sock *sk, int told, int reason);
 
 /* Called before a fork: ends a meeting under way, which is put off at both ends

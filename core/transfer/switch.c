@@ -23,6 +23,7 @@
 #include "core/base/util.h"
 #include "core/fabric/provider.h"
 #include "core/fabric/registry.h"
+#include "core/meet/again.h"
 #include "core/meet/pair.h"
 #include "core/meet/remote.h"
 #include "core/sock/base.h"
@@ -410,12 +411,6 @@ static bool hold_until_seen(struct exi_shared *sh)
 					      EXI_HOLD_UNTIL_SEEN);
 }
 
-/* Another process gets this end, and may meet the peer again. */
-static bool is_handed_on(int reason)
-{
-	return reason == EXS_X_REASON_PASSED || reason == EXS_X_REASON_EXEC;
-}
-
 static int say_down_locked(struct exi_sock *sk, int reason)
 {
 	struct exi_shared *sh = sk->sh;
@@ -428,7 +423,8 @@ static int say_down_locked(struct exi_sock *sk, int reason)
 	if (sh->half[EXI_TX].told && atomic_load(&sh->down_wait))
 		return 0;
 	atomic_fetch_add(&sh->down_wait, 1);
-	ret = exi_link_send(sk, EXI_PAIR_DOWN, is_handed_on(reason), 0, 0);
+	ret = exi_link_send(sk, EXI_PAIR_DOWN, exi_again_by_another(reason), 0,
+			    0);
 	if (ret)
 		atomic_fetch_sub(&sh->down_wait, 1);
 	else

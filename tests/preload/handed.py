@@ -141,12 +141,20 @@ def start_shell(how):
 '''
 
 # A manager that hands on: its listener, or a connection that has moved, or that it has
-# not read from (a new one); keeps it, or passes it twice. The command follows the two
-# words.
+# not read from (a new one), perhaps soon, which is amid its handshake; keeps it, or
+# passes it twice. The command follows the two words.
 MANAGER = COMMON + SPAWN + SHELL + '''
 how, what, *command = sys.argv[1:]
 s = socket.create_server(('127.0.0.1', 0))
+
+def serve():
+    a, b = socket.socketpair()
+    return a, subprocess.Popen([*command, 'passed ' + what, str(b.fileno())],
+                               pass_fds=[b.fileno()])
+
 print(s.getsockname()[1], flush=True)
+if 'soon' in what.split():
+    a, server = serve()
 if what.endswith('connection'):
     if what == 'meanwhile accepted connection':
         fifo = os.path.join(os.environ['FOLDER'], 'meanwhile')
@@ -186,9 +194,8 @@ if how.startswith('fork'):
     os.close(go[1])
     status = os.waitpid(pid, 0)[1]
     sys.exit(status != 0)
-a, b = socket.socketpair()
-server = subprocess.Popen([*command, 'passed ' + what, str(b.fileno())],
-                          pass_fds=[b.fileno()])
+if 'soon' not in what.split():
+    a, server = serve()
 if what.split()[0].rstrip(',') in ('system', 'popen', 'wordexp'):
     s.set_inheritable('closed' not in what)
     start_shell(what.split()[0].rstrip(','))
@@ -301,6 +308,13 @@ def main():
             for what in 'connection', 'new connection', 'set connection':
                 said = hands(folder, how, what, True, True, True)
                 check('%s of a %s' % (how, what), moved(said[0]) and moved(said[1]), *said)
+        # Amid its handshake, more often than not.
+        os.environ['EXS_UPGRADE'] = 'connect'
+        for _ in range(4):
+            said = hands(folder, 'pass', 'new soon connection', True, True, True)
+            check('pass of a connection that meets', moved(said[0]) and moved(said[1]),
+                  *said)
+        del os.environ['EXS_UPGRADE']
         for how, what in (('early', 'new'), ('late', 'new'), ('late', 'set')):
             said = hands(folder, 'fork, %s close' % how, what + ' connection', True, True,
                          True)
