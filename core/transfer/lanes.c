@@ -235,11 +235,15 @@ bool exi_lanes_gather(struct exi_queue *q, exs_qhandle_t h, int n)
 {
 	struct exi_queue *root = q->root, *m;
 	int some = root->depth / 8 < SLOTS ? root->depth / 8 : SLOTS;
-	int want = n > some ? n : some, got = 0;
+	int want = n > some ? n : some, got;
 
-	if (!atomic_load_explicit(&root->family.n_lanes, memory_order_relaxed))
+	if (q == root &&
+	    !atomic_load_explicit(&root->family.n_lanes, memory_order_relaxed))
 		return false;
 	exi_lanes_lock_all(root);
+	/* Since the caller looked, the lane may have ended, and then the root
+	 * has its slots; or another thread has taken an event of the lane. */
+	got = atomic_load(&q->handle) != h || !exi_list_empty(&q->free);
 	for (int i = 0; atomic_load(&q->handle) == h && got < want &&
 			(m = exi_lanes_member(root, i));
 	     i++)

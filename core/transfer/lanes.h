@@ -79,8 +79,9 @@ struct exi_queue *exi_lanes_lock_own(struct exi_queue *root, exs_qhandle_t h);
 void exi_lanes_crowded(struct exi_queue *q, exs_qhandle_t h,
 		       enum exi_lanes_use use);
 
-/* Moves free slots of other members to q, which needs n. False: there are
- * none. No lock of a queue is held. */
+/* Moves free slots of other members to q, which had too few of the n that it
+ * needs. Returns false if there are none; true: look again, at the thread's
+ * member, which is the root if q has ended. No lock of a queue is held. */
 bool exi_lanes_gather(struct exi_queue *q, exs_qhandle_t h, int n);
 
 /* The operations are submitted to the direction, whose lock is held: makes

@@ -303,11 +303,14 @@ int exi_queue_reserve_some(exs_qhandle_t h, const exs_x_op_t *o, int n,
 		return 0;
 	do {
 		q = lock_own(root, h);
-		if (!first)
+		if (!first || atomic_load_explicit(&first->handle,
+						   memory_order_relaxed) != h)
 			first = q;
-		if (exi_likely(q == first &&
-			       atomic_load_explicit(&q->handle,
-						    memory_order_relaxed) == h))
+		if (exi_unlikely(atomic_load_explicit(&q->handle,
+						      memory_order_relaxed) !=
+				 h))
+			*ret_err = -EINVAL; /* the queue was deleted */
+		else if (exi_likely(q == first))
 			i += reserve_locked(q, o + i, n - i, ret + i, ret_err);
 		exi_unlock(&q->lock);
 	} while (exi_unlikely(*ret_err == -EAGAIN) && q == first &&

@@ -187,6 +187,42 @@ static void lanes_share_the_depth(void)
 	end();
 }
 
+static void *take_one_of_another(void *arg)
+{
+	take_one();
+	return NULL;
+}
+
+/* What a thread finds that had no slot a moment before. */
+static void *find_slots_that_came(void *arg)
+{
+	struct exi_queue *lane;
+
+	get_lane();
+	lane = exi_lanes_own(root(), h);
+	while (exi_queue_post(h, NULL) == 0)
+		;
+	T(!exi_lanes_gather(lane, h, 1));
+	in_thread(take_one_of_another);
+	T(exi_lanes_gather(lane, h, 1));
+	post(1);
+	T(!exi_lanes_gather(lane, h, 1));
+	exi_lanes_end(root(), false);
+	T(exi_lanes_gather(lane, h, 1));
+	T_EQ(exi_queue_post(h, NULL), -EAGAIN);
+	in_thread(take_one_of_another);
+	T(exi_lanes_gather(lane, h, 1));
+	post(1);
+	return NULL;
+}
+
+static void slots_that_came_meanwhile_are_found(void)
+{
+	begin();
+	in_thread(find_slots_that_came);
+	end();
+}
+
 static sem_t go;
 static _Atomic pid_t sleeper;
 static struct exi_op *kept;
@@ -435,6 +471,7 @@ int main(int argc, char **argv)
 		T_ROW(own_events_come_first_then_those_of_others),
 		T_ROW(events_that_nobody_comes_for_are_found),
 		T_ROW(lanes_share_the_depth),
+		T_ROW(slots_that_came_meanwhile_are_found),
 		T_ROW(a_sleeper_wakes_for_an_event_of_a_lane),
 		T_ROW(a_sleeper_in_a_lane_wakes_for_an_event_of_others),
 		T_ROW(a_sleeper_in_a_lane_wakes_when_the_queue_is_deleted),
