@@ -159,8 +159,9 @@ struct exi_half {
 	uint32_t deaf; /* enum exi_deaf */
 	uint64_t deaf_after;
 	uint64_t left;
-	uint64_t back;	 /* RX: bytes read from TCP since it gave back */
-	uint64_t target; /* RX: the TCP byte after which the ring begins */
+	uint64_t back;	  /* RX: bytes read from TCP since it gave back */
+	uint64_t target;  /* RX: the TCP byte after which the ring begins */
+	uint64_t drained; /* TX: fabric_bytes that TCP carried again */
 	uint64_t sleeps;
 	uint64_t spins;
 	uint64_t ups;

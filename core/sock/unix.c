@@ -58,7 +58,7 @@ static int bytes_written(struct exi_sock *sk, uint64_t *ret)
 {
 	const struct exi_half *h = &sk->sh->half[EXI_TX];
 
-	*ret = h->bytes - h->fabric_bytes;
+	*ret = h->bytes - h->fabric_bytes + h->drained;
 	return 0;
 }
 

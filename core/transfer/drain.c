@@ -72,6 +72,7 @@ int exi_flow_drain_locked(struct exi_sock *sk)
 		if (n < 0)
 			return not_drained_locked(sk, n);
 		sk->fab->swops->drained(sk->fab, (size_t)n);
+		h->drained += (uint64_t)n;
 		exi_place_reap_locked(sk, EXI_TX);
 	}
 	exi_half_mode_locked(h, EXI_MODE_TCP);

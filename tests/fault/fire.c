@@ -436,7 +436,7 @@ static void open_end(struct runner *run, int i)
 	e->in = &shared->dir[i][!run->which];
 	e->out_seed = opt.seed + i * 2 + run->which;
 	e->in_seed = opt.seed + i * 2 + !run->which;
-	if (!opt.v->nagle)
+	if (!opt.v->nagle && !t_is_unix())
 		set_option(e->s, TCP_NODELAY, 1);
 	/* A short stream would be over before it moved. */
 	if (opt.v->bytes_max && shared->episode % 4)
