@@ -268,7 +268,7 @@ static void run_a(int ctl, void *arg)
 	if (!execs)
 		t_points_of(T_SIDE_A);
 	t_init();
-	e.s = T_OK(exs_socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+	e.s = T_OK(exs_socket(to.domain, SOCK_STREAM | SOCK_CLOEXEC, 0));
 	hurry(e.s);
 	if (TIMED(exs_connect(e.s, (struct sockaddr *)&to.ss, to.len, 0,
 			      T_SYNC))) {
@@ -306,7 +306,7 @@ static void run_a(int ctl, void *arg)
 static int serve(void)
 {
 	struct t_addr at = t_loopback(T_IPV4, port);
-	int l = T_OK(exs_socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+	int l = T_OK(exs_socket(at.domain, SOCK_STREAM | SOCK_CLOEXEC, 0));
 	int on = 1;
 
 	T_OK(exs_setsockopt(l, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)));
