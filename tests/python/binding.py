@@ -100,6 +100,12 @@ class Binding(unittest.TestCase):
         self.assertEqual((event.type, event.handle), (kind, handle))
         return event
 
+    def test_a_port_is_not_cut_to_sixteen_bits(self):
+        with exs.Socket() as s:
+            for port in 65536 + 7000, -1:
+                with self.assertRaises(OverflowError):
+                    s.connect(("127.0.0.1", port))
+
     def test_structures_are_those_of_the_headers(self):
         want = [ctypes.sizeof(getattr(exs, s)) for s in STRUCTS]
         want += [getattr(getattr(exs, m.split(".")[0]), m.split(".")[1]).offset

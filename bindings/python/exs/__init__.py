@@ -251,6 +251,8 @@ def _writable(data):
 def _address(address, family):
     """The sockaddr of ("host", port) or ("host", port, flow, scope), with the host's first
     address of the family."""
+    if isinstance(address[1], int) and not 0 <= address[1] <= 65535:
+        raise OverflowError("port must be 0-65535, not %d" % address[1])
     _, _, _, _, full = socket.getaddrinfo(
         address[0], address[1], family, socket.SOCK_STREAM)[0]
     head = family.to_bytes(2, "little") + full[1].to_bytes(2, "big")
