@@ -5,6 +5,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <netinet/tcp.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -458,6 +459,14 @@ static bool on_fabric(const struct exi_stats_dir *d)
 	return mode == EXI_MODE_RING;
 }
 
+/* As exi_link_reason() has it. */
+static bool closed_as_it_met(const struct stat_conn *c)
+{
+	return c->last_reason == EXS_X_REASON_PEER_LOST &&
+	       !c->dir[EXI_RX].fabric_bytes && !c->dir[EXI_TX].fabric_bytes &&
+	       c->tcp.state == TCP_CLOSE_WAIT;
+}
+
 static void take_entry(const struct exi_stats_entry *e, void *arg)
 {
 	struct look *l = arg;
@@ -475,6 +484,8 @@ static void take_entry(const struct exi_stats_entry *e, void *arg)
 	c->reason = on_fabric(&e->dir[EXI_RX]) && on_fabric(&e->dir[EXI_TX])
 			    ? EXS_X_REASON_NONE
 			    : (int)(reason < EXS_X_REASON_MAX_ ? reason : -1);
+	if (closed_as_it_met(c))
+		c->reason = EXS_X_REASON_UNDECIDED;
 	for (enum exi_dir d = EXI_RX; d <= EXI_TX; d++)
 		if (on_fabric(&e->dir[d]) && c->name[0]) {
 			c->dir[d].off = true;

@@ -10,6 +10,7 @@
 
 #include "core/fabric/provider.h"
 #include "core/life/plain.h"
+#include "core/link/ending.h"
 #include "core/sock/base.h"
 #include "core/transfer/place.h"
 
@@ -74,7 +75,7 @@ int exi_info_of(struct exi_sock *sk, int fd, exs_x_sockinfo_t *ret)
 	i.exs_x_bells_sent = __atomic_load_n(&sh->bells_sent, __ATOMIC_RELAXED);
 	i.exs_x_bells_received =
 		__atomic_load_n(&sh->bells_received, __ATOMIC_RELAXED);
-	i.exs_x_reason = (int)atomic_load(&sh->reason);
+	i.exs_x_reason = exi_link_reason(sk);
 	if (i.exs_x_reason == EXS_X_REASON_UNDECIDED ||
 	    i.exs_x_reason == EXS_X_REASON_PLAIN_SOCKET)
 		i.exs_x_reason = exi_basic_reason(fd, i.exs_x_reason);

@@ -327,8 +327,18 @@ static bool closed_as_it_met(struct exi_sock *sk)
 {
 	const struct exi_half *half = sk->sh->half;
 
-	return !half[EXI_RX].fabric_bytes && !half[EXI_TX].fabric_bytes &&
+	return !__atomic_load_n(&half[EXI_RX].fabric_bytes, __ATOMIC_RELAXED) &&
+	       !__atomic_load_n(&half[EXI_TX].fabric_bytes, __ATOMIC_RELAXED) &&
 	       (exi_tcp_ended(sk) & (POLLRDHUP | POLLERR)) == POLLRDHUP;
+}
+
+int exi_link_reason(struct exi_sock *sk)
+{
+	int reason = (int)atomic_load(&sk->sh->reason);
+
+	return reason == EXS_X_REASON_PEER_LOST && closed_as_it_met(sk)
+		       ? EXS_X_REASON_UNDECIDED
+		       : reason;
 }
 
 int exi_link_last_reason_locked(struct exi_sock *sk, int fd)
@@ -339,11 +349,11 @@ int exi_link_last_reason_locked(struct exi_sock *sk, int fd)
 	uint64_t in = __atomic_load_n(&rx->bytes, __ATOMIC_RELAXED);
 	uint64_t out = __atomic_load_n(&tx->bytes, __ATOMIC_RELAXED);
 	uint64_t meet_at = atomic_load(&rx->meet_at);
-	int reason = (int)atomic_load(&sk->sh->reason);
+	int reason = exi_link_reason(sk);
 
 	EXI_LOCKED(&sk->link_lock);
-	if (reason == EXS_X_REASON_PEER_LOST && closed_as_it_met(sk))
-		return EXS_X_REASON_UNDECIDED;
+	if (reason != (int)atomic_load(&sk->sh->reason))
+		return reason; /* the connection is over */
 	if (reason != EXS_X_REASON_UNDECIDED)
 		return reason;
 	if (l && (l->state == EXI_LINK_LISTEN || l->state == EXI_LINK_LOOK))

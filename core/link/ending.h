@@ -68,6 +68,10 @@ bool exi_ending_fabric_left_locked(struct exi_sock *sk);
  * ended: from exi_tcp_ended(). link_lock held, no half is locked. */
 bool exi_ending_may_be_dying_locked(struct exi_sock *sk, short ended);
 
+/* Why the connection is on TCP, as users are told: a peer that closed it in
+ * order before a byte was on a fabric was not lost. No lock is needed. */
+int exi_link_reason(struct exi_sock *sk);
+
 /* The reason of a connection that ends now; link_lock held. It is no longer
  * EXS_X_REASON_UNDECIDED only because the peer may still come, or because this
  * end may look for it again. */

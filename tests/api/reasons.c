@@ -461,6 +461,50 @@ static void leave(int s, int ctl)
 	t_close(s);
 }
 
+enum {
+	SHORT_ONES = 60
+};
+
+/* Closes each connection as soon as it has sent: before the ends meet, amid
+ * that, or afterwards. */
+static void sends_and_closes(int ctl, void *arg)
+{
+	struct t_addr to = t_loopback(T_IPV4, t_ask(ctl));
+
+	t_init();
+	for (int i = 0; i < SHORT_ONES; i++) {
+		int s = t_connect(&to);
+
+		t_send_stream(s, 1, 0, 2 << 20, 65536);
+		t_close(s);
+	}
+}
+
+static void an_orderly_close_is_no_loss(void)
+{
+	struct t_addr at;
+	struct t_peer p;
+	int l, s, reason;
+
+	t_peer_start(&p, sends_and_closes, NULL);
+	t_init();
+	l = t_listener(T_IPV4, &at);
+	t_tell(p.ctl, t_port_of(l));
+	for (int i = 0; i < SHORT_ONES; i++) {
+		s = t_accept(l);
+		t_recv_stream(s, 1, 0, 2 << 20, 65536);
+		t_recv_end(s);
+		reason = t_info(s).exs_x_reason;
+		T_MSG(reason == EXS_X_REASON_UNDECIDED ||
+			      reason == EXS_X_REASON_HALF_CLOSED ||
+			      reason == EXS_X_REASON_NONE,
+		      "%d: %s", i, t_where(s));
+		t_close(s);
+	}
+	t_close(l);
+	t_peer_join(&p);
+}
+
 /* The reason, once the other end has left. */
 static void leaves(enum leaving how, int reason)
 {
@@ -616,6 +660,7 @@ static const struct t_row rows[] = {
 	T_ROW(a_plain_server_is_refused_where_a_fabric_is_required),
 	T_ROW(a_plain_client_is_found_out_in_the_end),
 	T_ROW(little_traffic_leaves_it_undecided),
+	T_ROW(an_orderly_close_is_no_loss),
 	T_ROW(an_end_that_was_said_is_no_loss),
 	T_ROW(a_peer_that_was_killed_is_lost),
 	T_ROW(what_ended_while_it_met_is_not_lost),
