@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "core/base/reason.h"
+#include "core/base/setting.h"
 #include "core/base/util.h"
 #include "core/sock/table.h"
 #include "tools/tool.h"
@@ -90,6 +91,12 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 			argp_error(state, "\"%s\" is not a port", arg);
 		return 0;
 	case KEY_FABRIC:
+		if (strcasecmp(arg, "unix") != 0 &&
+		    exi_setting_fabric(arg, strlen(arg)) < 0)
+			argp_error(state,
+				   "\"%s\" is not a fabric; the fabrics "
+				   "are " EXI_SETTING_FABRIC_NAMES " and unix",
+				   arg);
 		w->fabric = arg;
 		return 0;
 	case KEY_REASON:
@@ -142,8 +149,8 @@ static bool wanted(const struct stat_conn *c, const struct wishes *w)
 	       c->process->wanted &&
 	       (!w->port || c->tcp.port[0] == w->port ||
 		c->tcp.port[1] == w->port) &&
-	       (!w->fabric || !strcmp(rx->fabric, w->fabric) ||
-		!strcmp(tx->fabric, w->fabric)) &&
+	       (!w->fabric || !strcasecmp(rx->fabric, w->fabric) ||
+		!strcasecmp(tx->fabric, w->fabric)) &&
 	       (w->reason < 0 || c->reason == w->reason);
 }
 
@@ -221,6 +228,11 @@ static int say_limits(const struct stat_view *v, const struct wishes *w,
 				 "not run libexs, has had no connection yet, "
 				 "or EXS_STATS is off",
 				 (int)w->pid);
+	if (w->process && !found && !w->watch_ns)
+		return tool_fail("no process named \"%s\"%s has a page of "
+				 "counters: none runs libexs, none has had a "
+				 "connection yet, or EXS_STATS is off",
+				 w->process, geteuid() ? " and of yours" : "");
 	if (v->denied && geteuid() && !w->json && !w->prometheus)
 		fprintf(stderr,
 			"exs stat: processes of other users are not shown; "
@@ -236,7 +248,7 @@ static int once(struct wishes *w, struct stat_view *v)
 	if (err)
 		return fail_of(w->pid, err);
 	found = filter(v, w);
-	if (found || !w->pid)
+	if (found || !(w->pid || w->process) || w->watch_ns)
 		show(v, w);
 	return say_limits(v, w, found);
 }

@@ -197,8 +197,7 @@ void exi_setting_print_string(const struct exi_config_setting *s,
 	snprintf(buf, len, "%s", (const char *)member(s, c));
 }
 
-/* The index of the fabric with this name of len bytes; -1: there is none. */
-static int find_fabric(const char *name, size_t len)
+int exi_setting_fabric(const char *name, size_t len)
 {
 	for (size_t i = 0; i < N_FABRICS; i++) {
 		if (strlen(fabric_names[i]) == len &&
@@ -220,7 +219,7 @@ static bool list_add(struct provider_list *l, const char *name, size_t len)
 	bool exclude = name[0] == '^';
 	int i;
 
-	i = find_fabric(name + exclude, len - exclude);
+	i = exi_setting_fabric(name + exclude, len - exclude);
 	if (i < 0)
 		return false;
 	if (exclude) {
@@ -287,7 +286,7 @@ void exi_setting_print_provider(const struct exi_config_setting *s,
 bool exi_setting_parse_require(const struct exi_config_setting *s,
 			       struct exi_config *c, const char *text)
 {
-	int i = find_fabric(text, strlen(text));
+	int i = exi_setting_fabric(text, strlen(text));
 
 	if (text[0] && i < 0)
 		return false;

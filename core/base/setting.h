@@ -19,6 +19,10 @@ struct exi_setting_choice {
 
 #define EXI_SETTING_FABRIC_NAMES "shm, verbs, ofi, tcp, loop"
 
+/* The number of the fabric with this name of len bytes, in any case; -1: there
+ * is none. */
+int exi_setting_fabric(const char *name, size_t len);
+
 #define EXI_SETTING_PROVIDERS_DEFAULT "shm,verbs,ofi,tcp"
 
 /* A number (uint64_t) from s->min to s->max. */

@@ -240,6 +240,11 @@ def options(client, port):
     again = stat('--watch=0.05', '--times', '2', str(client))
     check('Sent/s' in again[1], '--watch', again)
     check(stat('--reason', 'nonsense')[0] == 2, 'no such reason')
+    check(stat('--fabric', 'nonsense')[0] == 2, 'no such fabric')
+    check(stat('--fabric', 'UNIX', str(client))[0] == 0, 'a fabric without connections')
+    status, out, err = stat('nobody-has-this-name')
+    check(status == 1 and not out and '"nobody-has-this-name"' in err, 'no such process')
+    check(stat('--watch=0.01', '--times', '2', 'nobody-has-this-name')[0] == 0, 'may yet come')
     check(f'/{client}' in stat('-s')[1], '--summary')
 
 
