@@ -141,17 +141,64 @@ class Binding(unittest.TestCase):
         port.close()
 
         async def both():
-            server = asyncio.create_task(space["serve"](number, 1))
-            while True:
+            server = asyncio.create_task(space["serve"](number, 2))
+            answers = []
+            while len(answers) < 2:  # one after the other
                 try:
-                    answer = await space["ask"](number, b"an echo?")
-                    break
+                    answers.append(await space["ask"](number, b"an echo?"))
                 except ConnectionRefusedError:
                     await asyncio.sleep(0)
             await asyncio.wait_for(server, 60)
-            return answer
+            return answers
 
-        self.assertEqual(asyncio.run(both()), b"an echo?")
+        self.assertEqual(asyncio.run(both()), [b"an echo?"] * 2)
+        exec(next(p for p in pieces if "def serve_once(" in p), space)
+        server = threading.Thread(target=space["serve_once"], args=(number,))
+        server.start()
+        self.ask_once(number)
+        server.join(60)
+
+    def ask_once(self, port):
+        """Once the server listens."""
+        deadline = time.monotonic() + 60
+        while True:
+            with exs.Socket() as s:
+                try:
+                    s.connect(("127.0.0.1", port))
+                except ConnectionRefusedError:
+                    self.assertLess(time.monotonic(), deadline)
+                    continue
+                s.send(b"an echo?")
+                self.assertEqual(s.recv(8, exs.socket.MSG_WAITALL), b"an echo?")
+                return
+
+    def test_unix_sockets_have_paths_or_abstract_names(self):
+        with tempfile.TemporaryDirectory() as d:
+            for name in (d + "/here", os.fsencode(d) + b"/there",
+                         "\0exs-test-%d" % os.getpid()):
+                with contextlib.ExitStack() as stack:
+                    kind = exs.socket.AF_UNIX
+                    listener = stack.enter_context(exs.Socket(kind))
+                    listener.bind(name)
+                    listener.listen()
+                    self.assertEqual(os.fsencode(listener.getsockname()), os.fsencode(name))
+                    a = stack.enter_context(exs.Socket(kind))
+                    a.connect(name)
+                    b = stack.enter_context(listener.accept())
+                    a.send(b"by name")
+                    self.assertEqual(b.recv(100), b"by name")
+            with exs.Socket(exs.socket.AF_UNIX) as s, self.assertRaises(OSError):
+                s.bind("/" * 108)
+            with exs.Socket() as s, self.assertRaises(TypeError):
+                s.bind(d)
+
+    def test_the_library_is_named_by_who_cannot_load_it(self):
+        ran = subprocess.run([sys.executable, "-c", "import exs"], text=True,
+                             stderr=subprocess.PIPE, env={
+                                 **os.environ, "LIBEXS": "/nowhere/libexs.so.1",
+                                 "PYTHONPATH": os.path.join(SOURCE, "bindings/python")})
+        self.assertEqual(ran.returncode, 1)
+        self.assertIn("LIBEXS", ran.stderr.splitlines()[-1])
 
     def test_bytes_go_there_and_back(self):
         self.assertEqual(self.a.send(b"there"), 5)

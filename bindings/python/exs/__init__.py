@@ -36,7 +36,7 @@ __all__ = ["Batch", "Event", "Memory", "Queue", "Socket", "library_version", "po
     for name in names.split()] + ["POLLIN", "POLLOUT", "POLLERR", "POLLHUP", "POLLNVAL", "SHUT_WR"]
 
 Buffer = Any  # what memoryview() takes
-Address = Union[Tuple[str, int], Tuple[str, int, int, int]]
+Address = Union[Tuple[str, int], Tuple[str, int, int, int], str, bytes]
 Piece = Union[Buffer, Tuple[Any, int, int]]
 
 VERSION = 1
@@ -142,7 +142,11 @@ class _Info(ctypes.Structure):
                             ("room", c_uint64 * 9)]
 
 
-_lib = ctypes.CDLL(os.environ.get("LIBEXS", "libexs.so.1"), use_errno=True)
+try:
+    _lib = ctypes.CDLL(os.environ.get("LIBEXS", "libexs.so.1"), use_errno=True)
+except OSError as e:
+    raise ImportError("libexs cannot be loaded: install it, or name it by the environment "
+                      "variable LIBEXS (%s)" % e) from e
 _Q, _A, _M = c_int, c_void_p, c_int
 _BUF = [c_int, c_void_p, c_size_t, c_int, _Q, _A, _M]
 for _name, _result, _arguments in (
@@ -250,11 +254,19 @@ def _writable(data):
 
 def _address(address, family):
     """The sockaddr of ("host", port) or ("host", port, flow, scope), with the host's first
-    address of the family."""
+    address of the family ("": any address), or of the path or abstract name of a UNIX socket."""
+    if family == socket.AF_UNIX:
+        path = os.fsencode(address)
+        if len(path) > 107 + (path[:1] == b"\0"):
+            raise OSError("AF_UNIX path too long")
+        return family.to_bytes(2, "little") + path + b"\0" * (path[:1] != b"\0")
+    if not isinstance(address, tuple):
+        raise TypeError("the address must be a tuple, not %s" % type(address).__name__)
     if isinstance(address[1], int) and not 0 <= address[1] <= 65535:
         raise OverflowError("port must be 0-65535, not %d" % address[1])
     _, _, _, _, full = socket.getaddrinfo(
-        address[0], address[1], family, socket.SOCK_STREAM)[0]
+        address[0] or None, address[1], family, socket.SOCK_STREAM, 0,
+        socket.AI_PASSIVE if address[0] == "" else 0)[0]
     head = family.to_bytes(2, "little") + full[1].to_bytes(2, "big")
     packed = socket.inet_pton(family, full[0].split("%")[0])
     if family == socket.AF_INET:
