@@ -99,17 +99,20 @@ static bool is_elf(int fd, Elf64_Ehdr *ret)
 /* The loader that this process has. */
 static const char *own_loader(void)
 {
-	const Elf64_Phdr *p = (const void *)getauxval(AT_PHDR);
-	size_t n = getauxval(AT_PHNUM);
-	const char *base = NULL;
+	const uintptr_t at = getauxval(AT_PHDR);
+	const Elf64_Phdr *p = (const void *)at;
+	size_t n = at ? getauxval(AT_PHNUM) : 0;
+	const Elf64_Phdr *own = NULL, *loader = NULL;
 
-	for (size_t i = 0; p && i < n; i++)
+	for (size_t i = 0; i < n; i++)
 		if (p[i].p_type == PT_PHDR)
-			base = (const char *)p - p[i].p_vaddr;
-	for (size_t i = 0; base && i < n; i++)
-		if (p[i].p_type == PT_INTERP)
-			return base + p[i].p_vaddr;
-	return NULL;
+			own = &p[i];
+		else if (p[i].p_type == PT_INTERP)
+			loader = &p[i];
+	/* A program that is not position-independent lies where it says. */
+	return own && loader
+		       ? (const char *)(at - own->p_vaddr + loader->p_vaddr)
+		       : NULL;
 }
 
 static bool is_own_loader(const char *loader)

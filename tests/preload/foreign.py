@@ -33,6 +33,15 @@ int main(void)
 }
 '''
 
+# A program that is linked to one place, as Debian's Python is, starts another.
+FIXED = '''
+#include <unistd.h>
+int main(int argc, char **argv)
+{
+	return execv(argv[1], argv + 1);
+}
+'''
+
 # As the linker of Go marks its programs.
 GO = '''
 __attribute__((section(".go.buildinfo"), used)) static const char info[16] = "Go";
@@ -142,6 +151,14 @@ def main():
                   out.endswith('libexs-preload.so 4\n'), status, out, err, told)
         seen = started('execve', script)
         check('script', seen[:3] == (0, '4\n', ''), *seen)
+        for flags in (('-no-pie',), ('-pie', '-fPIE')):
+            starter = built(tmp, 'starter', FIXED, *flags)
+            for path in other, musl:
+                run = subprocess.run([EXS, 'run', starter, path], text=True,
+                                     capture_output=True, timeout=60, check=False,
+                                     env={'PATH': os.environ['PATH']})
+                check(f'{flags[0]}: exec of {path}', (run.returncode, run.stderr) ==
+                      (0, '') and 'LD_PRELOAD' not in run.stdout, run)
         # Other libraries stay, wherever they stand in the list.
         for extra in (':libc.so.6', ' libc.so.6 libm.so.6:'):
             seen = started('execve', other, extra)
