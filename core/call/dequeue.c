@@ -561,7 +561,7 @@ static int await(struct exi_queue *q, int need, uint64_t deadline)
 			return 0;
 		if (exi_unlikely(shares(q))) {
 			if (need > 1) /* of all together */
-				exi_lanes_end(q->root, true);
+				exi_lanes_end(q->root);
 			else if (looked && exi_lanes_ready(q))
 				return 0;
 		}

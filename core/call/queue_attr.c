@@ -24,7 +24,7 @@ int exi_queue_fd(struct exi_queue *q)
 	int fd;
 
 	/* One member for all events: it shows whether there are any. */
-	exi_lanes_end(q, true);
+	exi_lanes_end(q);
 	exi_lock(&q->lock);
 	if (q->qfd < 0) {
 		fd = exi_fd_keep(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
@@ -163,7 +163,7 @@ int exi_queue_set(struct exi_queue *q, int attr, const void *val, size_t len)
 		    (sig->exs_enable &&
 		     (sig->exs_signo <= 0 || sig->exs_signo > SIGRTMAX)))
 			return -EINVAL;
-		exi_lanes_end(q, true);
+		exi_lanes_end(q);
 		exi_lock(&q->lock);
 		q->signal = *sig;
 		exi_unlock(&q->lock);

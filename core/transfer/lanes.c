@@ -253,6 +253,69 @@ bool exi_lanes_gather(struct exi_queue *q, exs_qhandle_t h, int n)
 	return got > 0;
 }
 
+/* --- the end ------------------------------------------------------------ */
+
+static void append_locked(struct exi_queue *root, struct exi_list *from,
+			  struct exi_list *to)
+{
+	EXI_LOCKED(&root->lock);
+	if (!exi_list_empty(from))
+		exi_list_move(from, from->prev, to);
+}
+
+static void end_locked(struct exi_queue *root)
+{
+	struct exi_queue *m;
+
+	EXI_LOCKED(&root->lock);
+	if (!root->family.n_lanes)
+		return;
+	for (int i = 1; (m = exi_lanes_member(root, i)); i++) {
+		if (!atomic_load(&m->handle))
+			continue;
+		append_locked(root, &m->done, &root->done);
+		append_locked(root, &m->free, &root->free);
+		root->n_done += m->n_done;
+		root->n_used += m->n_used;
+		m->n_done = m->n_used = 0;
+		atomic_store(&m->ready, 0);
+		atomic_store(&m->deleted, true);
+		atomic_store(&m->owner, 0);
+		atomic_store(&m->handle, 0);
+		atomic_fetch_add(&m->hot_changes, 1);
+		exi_queue_wake_locked(m);
+	}
+	for (int i = 0; i < root->depth; i++)
+		if (root->ops[i].queue != root)
+			root->ops[i].queue = root;
+	root->family.n_lanes = 0;
+	atomic_store_explicit(&root->ready, root->n_done, memory_order_release);
+	exi_queue_wake_locked(root);
+}
+
+bool exi_lanes_end_idle_locked(struct exi_queue *root, bool all)
+{
+	struct exi_queue *m;
+	int used = 0;
+
+	EXI_LOCKED(&root->lock);
+	for (int i = 0; (m = exi_lanes_member(root, i)); i++)
+		used += all ? m->n_used : m->n_used - m->n_done;
+	if (!used)
+		end_locked(root);
+	return !used;
+}
+
+void exi_lanes_end(struct exi_queue *root)
+{
+	if (atomic_load(&root->family.flat))
+		return; /* there are none */
+	exi_lanes_lock_all(root);
+	root->family.flat = true;
+	end_locked(root);
+	exi_lanes_unlock_all(root);
+}
+
 /* --- one member for each direction -------------------------------------- */
 
 /* Whether the direction's next operation has to go to `old`: the direction has
@@ -284,7 +347,7 @@ static void join_locked(struct exi_queue *root, struct exi_queue *to,
 	}
 	if (++root->joins > JOINS_MAX) {
 		root->family.flat = true;
-		exi_lanes_end_locked(root);
+		end_locked(root);
 	}
 }
 
@@ -297,6 +360,10 @@ void exi_lanes_turn_locked(struct exi_sock *sk, enum exi_dir dir,
 	EXI_LOCKED(&exi_sock_shared(sk)->half[dir].lock);
 	if (!q)
 		return;
+	if (old && old->root != q->root &&
+	    (!exi_list_empty(&sk->ops[dir]) || sk->posted[dir] ||
+	     atomic_load_explicit(&old->ready, memory_order_acquire)))
+		exi_lanes_end(old->root);
 	for (int i = 1; i < n; i++)
 		mixed = mixed || ops[i]->queue != q;
 	if (stays_locked(sk, dir, old, q)) {
@@ -319,56 +386,6 @@ void exi_lanes_turn_locked(struct exi_sock *sk, enum exi_dir dir,
 		exi_lanes_unlock_all(root);
 	}
 	sk->turn[dir] = old;
-}
-
-/* --- the end ------------------------------------------------------------ */
-
-static void append_locked(struct exi_queue *root, struct exi_list *from,
-			  struct exi_list *to)
-{
-	EXI_LOCKED(&root->lock);
-	if (!exi_list_empty(from))
-		exi_list_move(from, from->prev, to);
-}
-
-void exi_lanes_end_locked(struct exi_queue *root)
-{
-	struct exi_queue *m;
-
-	EXI_LOCKED(&root->lock);
-	if (!root->family.n_lanes)
-		return;
-	for (int i = 1; (m = exi_lanes_member(root, i)); i++) {
-		if (!atomic_load(&m->handle))
-			continue;
-		append_locked(root, &m->done, &root->done);
-		append_locked(root, &m->free, &root->free);
-		root->n_done += m->n_done;
-		root->n_used += m->n_used;
-		m->n_done = m->n_used = 0;
-		atomic_store(&m->ready, 0);
-		atomic_store(&m->deleted, true);
-		atomic_store(&m->owner, 0);
-		atomic_store(&m->handle, 0);
-		atomic_fetch_add(&m->hot_changes, 1);
-		exi_queue_wake_locked(m);
-	}
-	for (int i = 0; i < root->depth; i++)
-		if (root->ops[i].queue != root)
-			root->ops[i].queue = root;
-	root->family.n_lanes = 0;
-	atomic_store_explicit(&root->ready, root->n_done, memory_order_release);
-	exi_queue_wake_locked(root);
-}
-
-void exi_lanes_end(struct exi_queue *root, bool flat)
-{
-	if (atomic_load(&root->family.flat))
-		return; /* there are none */
-	exi_lanes_lock_all(root);
-	root->family.flat = root->family.flat || flat;
-	exi_lanes_end_locked(root);
-	exi_lanes_unlock_all(root);
 }
 
 void exi_lanes_forked(struct exi_queue *root)

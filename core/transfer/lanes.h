@@ -22,7 +22,9 @@
  *   and the old member has no event. (`ready` of the old member is stored under
  *   the direction's lock by what completed there; 0 therefore means that the
  *   event was taken.) Otherwise the new operation joins the old member. If that
- *   happens often, threads share sockets: the lanes end for good.
+ *   happens often, threads share sockets: the lanes end for good. So they do
+ *   when a direction whose operations or events a queue has goes on with
+ *   another queue, since sk->turn names one member only.
  * - Sleep. A thread sleeps on the words of all members. It counts itself among
  *   the sleepers of each, under the member's lock, and then looks at `ready` of
  *   each. A completion, under that lock, puts the event and looks at the
@@ -30,10 +32,12 @@
  *   before a lane was made is in the root's sleepers, which exi_lanes_crowded()
  *   wakes after it made the lane, under the root's lock.
  * - The end. exi_lanes_end() moves all slots and events to the root under the
- *   family lock. The lane has no handle then: a thread that finds it so goes to
- *   the root. Hot directions stay with the lane until the next tick of the
- *   service, since nobody attends it. The memory of lanes is kept, as that of
- *   queues is. */
+ *   family lock, for good: a lane that began later might be the one that
+ *   sk->turn still names, while the root has the direction's operations. Only
+ *   an idle queue can have lanes again. A lane that ended has no handle: a
+ *   thread that finds it so goes to the root. Hot directions stay with the lane
+ *   until the next tick of the service, since nobody attends it. The memory of
+ *   lanes is kept, as that of queues is. */
 #ifndef EXI_CORE_TRANSFER_LANES_H
 #define EXI_CORE_TRANSFER_LANES_H
 
@@ -94,10 +98,13 @@ void exi_lanes_turn_locked(struct exi_sock *sk, enum exi_dir dir,
 void exi_lanes_lock_all(struct exi_queue *root);
 void exi_lanes_unlock_all(struct exi_queue *root);
 
-/* Everything is the root's again; there are no lanes any more while `flat`. */
-void exi_lanes_end(struct exi_queue *root, bool flat);
-/* exi_lanes_end() with the family lock held. */
-void exi_lanes_end_locked(struct exi_queue *root);
+/* Everything is the root's again, and the queue gets no lanes any more. */
+void exi_lanes_end(struct exi_queue *root);
+
+/* Ends the lanes if no operation is outstanding and, with `all`, no event
+ * waits; otherwise does nothing. Returns whether it ended them, or there were
+ * none. The family lock is held. */
+bool exi_lanes_end_idle_locked(struct exi_queue *root, bool all);
 
 /* Whether a member has events; and how many all have. */
 bool exi_lanes_ready(const struct exi_queue *q);

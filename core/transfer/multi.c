@@ -61,7 +61,7 @@ int exi_multi_provide(struct exi_queue *q, exs_qhandle_t h, void *mem,
 	int ret;
 
 	/* The buffers are the root's. */
-	exi_lanes_end(q, true);
+	exi_lanes_end(q);
 	exi_lock(&q->lock);
 	ret = n > INT_MAX / 4 - q->n_buffers - q->n_taken
 		      ? -ENOMEM

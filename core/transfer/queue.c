@@ -159,8 +159,7 @@ int exi_queue_delete(exs_qhandle_t h)
 	if (!q)
 		return -EINVAL;
 	exi_lanes_lock_all(q);
-	exi_lanes_end_locked(q);
-	if (q->n_used > q->n_done || atomic_load(&q->deleted)) {
+	if (!exi_lanes_end_idle_locked(q, false) || atomic_load(&q->deleted)) {
 		bool deleted = atomic_load(&q->deleted);
 
 		exi_lanes_unlock_all(q);
@@ -644,8 +643,7 @@ int exi_queue_deepen(struct exi_queue *q, int depth)
 	if (!ops)
 		return -ENOMEM;
 	exi_lanes_lock_all(q);
-	exi_lanes_end_locked(q);
-	if (q->n_used) {
+	if (!exi_lanes_end_idle_locked(q, true)) {
 		exi_lanes_unlock_all(q);
 		free(ops);
 		return -EBUSY;

@@ -207,7 +207,7 @@ static void *find_slots_that_came(void *arg)
 	T(exi_lanes_gather(lane, h, 1));
 	post(1);
 	T(!exi_lanes_gather(lane, h, 1));
-	exi_lanes_end(root(), false);
+	exi_lanes_end(root());
 	T(exi_lanes_gather(lane, h, 1));
 	T_EQ(exi_queue_post(h, NULL), -EAGAIN);
 	in_thread(take_one_of_another);
@@ -464,6 +464,55 @@ static void threads_that_share_a_direction_have_no_lanes(void)
 	end_pair();
 }
 
+/* A lane that ended and began again would be taken for the one that has the
+ * direction's first operation. */
+static void *receive_around_a_refusal(void *arg)
+{
+	get_lane();
+	post_receive(1);
+	T_EQ(exi_queue_deepen(root(), DEPTH / 2), -EBUSY);
+	T_EQ(exi_queue_delete(h), -EBUSY);
+	get_lane();
+	post_receive(2);
+	take_receives(1, 2);
+	return NULL;
+}
+
+static void a_refused_change_leaves_the_order(void)
+{
+	pair_with_first_receive();
+	take_receives(0, 1);
+	in_thread(receive_around_a_refusal);
+	end_pair();
+}
+
+static exs_qhandle_t h2;
+
+static void *receive_in_two_queues(void *arg)
+{
+	get_lane();
+	post_receive(1);
+	t_post_recv(fd[0], &bytes[0], 1, 0, h2, 0);
+	return NULL;
+}
+
+static void a_direction_that_two_queues_have_keeps_the_order_of_each(void)
+{
+	exs_event_t ev;
+
+	pair_with_first_receive();
+	take_receives(0, 1);
+	T_EQ(exi_queue_create(DEPTH, &h2), 0);
+	in_thread(receive_in_two_queues);
+	post_receive(2);
+	t_send_all(fd[1], "abc", 3, 0);
+	T_EQ(exi_queue_dequeue(h2, &ev, 1, &long_time), 1);
+	T_EQ(take_one(), 1);
+	T_EQ(take_one(), 2);
+	T_EQ(exi_queue_delete(h2), 0);
+	end_pair();
+}
+
 int main(int argc, char **argv)
 {
 	static const struct t_row rows[] = {
@@ -482,6 +531,8 @@ int main(int argc, char **argv)
 		T_ROW(a_new_queue_begins_without_lanes),
 		T_ROW(a_direction_is_in_one_lane_at_a_time),
 		T_ROW(threads_that_share_a_direction_have_no_lanes),
+		T_ROW(a_refused_change_leaves_the_order),
+		T_ROW(a_direction_that_two_queues_have_keeps_the_order_of_each),
 	};
 
 	return t_run("lanes", rows, T_COUNT(rows), argv[1]);
