@@ -91,12 +91,14 @@ static int accepted_known(int listener, int fd)
 	/* A connection inherits its listener's kind. */
 	if (!l || l->role != EXI_ROLE_LISTEN)
 		return fd;
-	if (exi_unlikely(!l->signs)) /* it may be older than the sign */
-		l->base->sign(fd);
+	if (exi_unlikely(!l->signs) && !l->base->sign_waits)
+		l->base->sign(fd); /* it may be older than the sign */
 	if (l->base->options_inherited)
 		no_time = atomic_load(&l->sh->no_time);
 	if (!l->framed && !no_time && exi_latent_begin(fd, EXI_ROLE_ACCEPT))
 		return fd;
+	if (l->base->sign_waits)
+		l->base->sign(fd);
 	ret = exi_sock_make(fd, EXI_ROLE_ACCEPT, true, &sk);
 	if (ret && l->framed) {
 		close(fd);
@@ -261,7 +263,8 @@ static bool begin_end(int fd, enum exi_role role)
 void exi_open_pair(const struct exi_base *base, const int fds[2])
 {
 	if (begin_end(fds[1], EXI_ROLE_ACCEPT) &&
-	    begin_end(fds[0], EXI_ROLE_CONNECT))
+	    begin_end(fds[0], EXI_ROLE_CONNECT) &&
+	    !(base->sign_waits && exi_latent(fds[1])))
 		base->sign(fds[1]);
 }
 

@@ -20,9 +20,9 @@
 #include "core/fabric/provider.h"
 #include "core/link/control.h"
 #include "core/meet/begin.h"
+#include "core/meet/look.h"
 #include "core/meet/meet.h"
 #include "core/meet/pair.h"
-#include "core/meet/way.h"
 #include "core/meet/why.h"
 #include "core/sock/base.h"
 #include "core/sock/service.h"
@@ -348,7 +348,6 @@ int exi_link_last_reason_locked(struct exi_sock *sk, int fd)
 	const struct exi_link *l = sk->link;
 	uint64_t in = __atomic_load_n(&rx->bytes, __ATOMIC_RELAXED);
 	uint64_t out = __atomic_load_n(&tx->bytes, __ATOMIC_RELAXED);
-	uint64_t meet_at = atomic_load(&rx->meet_at);
 	int reason = exi_link_reason(sk);
 
 	EXI_LOCKED(&sk->link_lock);
@@ -358,11 +357,7 @@ int exi_link_last_reason_locked(struct exi_sock *sk, int fd)
 		return reason;
 	if (l && (l->state == EXI_LINK_LISTEN || l->state == EXI_LINK_LOOK))
 		return exi_why_in_vain(l, in, out, fd);
-	if (l || sk->cut ||
-	    (sk->role == EXI_ROLE_CONNECT
-		     ? meet_at != EXI_LINK_ANSWERED
-		     : meet_at != UINT64_MAX ||
-			       in <= exi_way_of(sk).upgrade_bytes))
+	if (l || sk->cut || !exi_look_done_locked(sk))
 		return EXS_X_REASON_UNDECIDED;
 	return exi_why_nobody_of(fd);
 }

@@ -284,18 +284,45 @@ int exi_begin_may_meet(struct exi_sock *sk, int fd, struct exi_tuple *ret)
 	return reason;
 }
 
-/* Whether it is too early to judge the peer. A peer that answers has been
- * accepted, and the library of its process, if it has one, made its sign
- * before. Earlier it may not be accepted, or be between accept(2) and the
- * sign. */
+/* Answers after which A looks again. Some of them may answer bytes that A sent
+ * before the peer had received enough for its sign. */
+#define ANSWERS 8
+
+/* Whether it may be too early to judge the peer: it may not be accepted yet, or
+ * not have received the bytes after which the library of its process, if it
+ * has one, makes the sign. The peer makes the sign before it answers those
+ * bytes. */
 static bool too_early(const struct exi_sock *sk, int reason)
 {
-	const struct exi_half *rx = &sk->sh->half[EXI_RX];
+	const struct exi_half *h = sk->sh->half;
 
 	return sk->base->early &&
 	       (reason == EXS_X_REASON_NOT_CONNECTED ||
 		(reason == EXS_X_REASON_PLAIN_PEER &&
-		 !__atomic_load_n(&rx->bytes, __ATOMIC_RELAXED)));
+		 __atomic_load_n(&h[EXI_RX].bytes, __ATOMIC_RELAXED) +
+				 __atomic_load_n(&h[EXI_TX].bytes,
+						 __ATOMIC_RELAXED) <
+			 EXI_MARKS_SIGNED));
+}
+
+/* Makes A look again, at the next answer or mark. Returns the reason until
+ * then. */
+static int look_again_locked(struct exi_sock *sk, int reason)
+{
+	struct exi_half *rx = &sk->sh->half[EXI_RX];
+
+	EXI_LOCKED(&sk->link_lock);
+	exi_marks_later_locked(sk);
+	atomic_store(&sk->sh->met, 0);
+	if (reason == EXS_X_REASON_PLAIN_PEER &&
+	    __atomic_load_n(&rx->bytes, __ATOMIC_RELAXED))
+		sk->answers++;
+	if (sk->answers < ANSWERS)
+		atomic_store(&rx->meet_at, EXI_LINK_ANSWERED);
+	return sk->answers > 1 || atomic_load(&sk->sh->half[EXI_TX].meet_at) ==
+					  UINT64_MAX
+		       ? reason
+		       : EXS_X_REASON_UNDECIDED;
 }
 
 /* A meets, once in a connection's life, in any process. */
@@ -311,14 +338,7 @@ static int meet_a_locked(struct exi_sock *sk, int fd, bool eager)
 	reason = exi_begin_may_meet(sk, fd, &t);
 	if (!reason)
 		reason = meet_as_a_locked(sk, &t, eager);
-	if (!too_early(sk, reason))
-		return reason;
-	exi_marks_later_locked(sk);
-	atomic_store(&sk->sh->met, 0);
-	atomic_store(&sk->sh->half[EXI_RX].meet_at, EXI_LINK_ANSWERED);
-	return atomic_load(&sk->sh->half[EXI_TX].meet_at) == UINT64_MAX
-		       ? reason
-		       : EXS_X_REASON_UNDECIDED;
+	return too_early(sk, reason) ? look_again_locked(sk, reason) : reason;
 }
 
 /* Why a connection meets: it has moved enough bytes, or the settings or the

@@ -19,6 +19,7 @@
 #include "core/meet/latent.h"
 #include "core/meet/look.h"
 #include "core/meet/meet.h"
+#include "core/sock/base.h"
 #include "core/sock/capture.h"
 #include "core/sock/holders.h"
 #include "core/sock/memory.h"
@@ -139,6 +140,18 @@ static bool take_word_locked(struct exi_sock *sk, int fd)
 	return true;
 }
 
+/* Before a thread can answer the peer by the socket: the peer then looks for
+ * the sign. */
+static void sign(struct exi_sock *sk, int fd)
+{
+	int before = sk->role == EXI_ROLE_ACCEPT && sk->base->sign_waits
+			     ? sk->base->sign_used(fd)
+			     : 0;
+
+	if (before)
+		atomic_store(&sk->sh->size, before);
+}
+
 struct exi_sock *exi_sock_promote(int fd)
 {
 	struct exi_sock *sk;
@@ -162,9 +175,10 @@ struct exi_sock *exi_sock_promote(int fd)
 	 * descriptor's. */
 	atomic_store_explicit(&sk->fd, fd, memory_order_release);
 	taken = take_word_locked(sk, fd);
-	if (taken)
+	if (taken) {
+		sign(sk, fd);
 		exi_link_expect_later(sk);
-	else
+	} else
 		atomic_store_explicit(&sk->fd, -1, memory_order_release);
 	exi_unlock(&h[EXI_TX].lock);
 	exi_unlock(&h[EXI_RX].lock);

@@ -29,6 +29,7 @@
 #include "core/meet/pair.h"
 #include "core/meet/remote.h"
 #include "core/meet/surroundings.h"
+#include "core/meet/way.h"
 #include "core/meet/why.h"
 #include "core/sock/base.h"
 #include "core/sock/closing.h"
@@ -38,6 +39,10 @@
 
 #define LOOKS_NS 10000000000u /* B looks by time */
 #define LOOK_NS	 100000u      /* its first wait, then doubled */
+
+/* Where the sign waits: receives after B's answers at which B looks. A finds
+ * the sign at the answer, and waits for B when it sends the next request. */
+#define AFTER_ANSWERS 2
 
 /* Checks the process that waits at the name: -ENOENT if there is none; or why
  * it is unknown. */
@@ -208,20 +213,35 @@ static int meet_as_b_locked(struct exi_sock *sk, const struct exi_tuple *t)
 	return EXS_X_REASON_NONE;
 }
 
+/* The count of received bytes at which B looks again, after it did not find A
+ * at one. */
+static uint64_t next_received_locked(struct exi_sock *sk)
+{
+	const struct exi_half *rx = &sk->sh->half[EXI_RX];
+	uint64_t bytes = __atomic_load_n(&rx->bytes, __ATOMIC_RELAXED);
+	uint64_t at = atomic_load(&rx->meet_at);
+
+	EXI_LOCKED(&sk->link_lock);
+	if (!sk->base->sign_waits)
+		return bytes > at ? UINT64_MAX : at;
+	/* A found no sign before it sent the bytes of this mark. If it gets no
+	 * answers, it looks at its marks, before it sends their bytes. */
+	return sk->answers++ < AFTER_ANSWERS ? bytes : exi_marks_next(bytes);
+}
+
 /* Sets B's next mark after one where A was not there: also for bytes from the
  * peer, until it has sent enough to wait for B. */
-static void next_mark(struct exi_shared *sh)
+static void next_mark_locked(struct exi_sock *sk)
 {
-	struct exi_half *tx = &sh->half[EXI_TX], *rx = &sh->half[EXI_RX];
+	struct exi_half *tx = &sk->sh->half[EXI_TX];
 	uint64_t at = atomic_load(&tx->meet_at);
 	uint64_t sent = __atomic_load_n(&tx->bytes, __ATOMIC_RELAXED);
 
 	/* Skips marks that a large send has passed since. */
 	if (at < sent)
 		at = sent;
-	if (__atomic_load_n(&rx->bytes, __ATOMIC_RELAXED) >
-	    atomic_load(&rx->meet_at))
-		atomic_store(&rx->meet_at, UINT64_MAX);
+	EXI_LOCKED(&sk->link_lock);
+	atomic_store(&sk->sh->half[EXI_RX].meet_at, next_received_locked(sk));
 	atomic_store(&tx->meet_at, exi_marks_next(at));
 }
 
@@ -336,7 +356,7 @@ static int look_at_mark_locked(struct exi_sock *sk)
 int exi_look_locked(struct exi_sock *sk)
 {
 	EXI_LOCKED(&sk->link_lock);
-	next_mark(sk->sh);
+	next_mark_locked(sk);
 	return look_at_mark_locked(sk);
 }
 
@@ -367,8 +387,26 @@ bool exi_look_note_locked(struct exi_sock *sk)
 		exi_link_drop_locked(sk);
 		return false;
 	}
-	next_mark(sk->sh);
+	next_mark_locked(sk);
 	return true;
+}
+
+/* With a sign that waits, A looks at more than one answer, and notes what it
+ * found. */
+bool exi_look_done_locked(const struct exi_sock *sk)
+{
+	const struct exi_half *h = sk->sh->half;
+	uint64_t in = __atomic_load_n(&h[EXI_RX].bytes, __ATOMIC_RELAXED);
+	uint64_t out = __atomic_load_n(&h[EXI_TX].bytes, __ATOMIC_RELAXED);
+	uint64_t at = atomic_load(&h[EXI_RX].meet_at);
+
+	EXI_LOCKED(&sk->link_lock);
+	if (sk->role == EXI_ROLE_CONNECT)
+		return at == EXI_LINK_ANSWERED && !sk->base->sign_waits;
+	if (sk->base->sign_waits)
+		return sk->answers > AFTER_ANSWERS &&
+		       (out || in > EXI_MARKS_SIGNED);
+	return at == UINT64_MAX && in > exi_way_of(sk).upgrade_bytes;
 }
 
 void exi_look_first_locked(struct exi_sock *sk, bool now)

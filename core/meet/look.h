@@ -41,6 +41,10 @@ void exi_look_inherited_locked(struct exi_sock *sk);
 /* Called when the time of a look has come. link_lock held. */
 void exi_look_expired_locked(struct exi_sock *sk);
 
+/* Whether this end has looked as often as it takes to find a peer that has the
+ * library. link_lock held. */
+bool exi_look_done_locked(const struct exi_sock *sk);
+
 /* Called when B cannot meet: informs A of the reason, so that A need not wait,
  * if the other end is A. */
 void exi_look_decline(int fd, int reason);

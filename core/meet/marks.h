@@ -11,6 +11,10 @@ struct exi_sock;
 /* The first mark after this many bytes; UINT64_MAX: none. */
 uint64_t exi_marks_next(uint64_t bytes);
 
+/* Where the sign waits (base.h): when this many bytes have moved, the peer has
+ * made it, if it has the library. Fewer are in the kernel, unread. */
+#define EXI_MARKS_SIGNED 524288u
+
 /* From now on no amount of traffic makes the connection meet. */
 void exi_marks_none(struct exi_shared *sh);
 

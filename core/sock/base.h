@@ -55,6 +55,10 @@ struct exi_base {
 	/* An accepted socket has the options of its listener, such as the sign
 	 * and times. */
 	bool options_inherited;
+	/* An end gets the sign when it has moved enough bytes for a meeting,
+	 * because most ends close before. A peer that finds none looks again
+	 * when it gets an answer. */
+	bool sign_waits;
 	/* A listener has a port, and the library holds its marker. */
 	bool ports;
 	/* Fabrics between hosts can carry it. */

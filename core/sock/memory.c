@@ -284,7 +284,7 @@ static int sock_setup(struct exi_sock *sk, int fd, enum exi_role role,
 	sk->marked = false;
 	sk->signs = false;
 	sk->latent_life = UINT32_MAX;
-	sk->giver = sk->looks = 0;
+	sk->giver = sk->looks = sk->answers = 0;
 	sk->again = sk->looked = sk->cut = sk->told = false;
 	sk->keeps = EXS_X_REASON_NONE;
 	EXI_TABLE_RESET(&sk->named, false);

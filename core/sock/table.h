@@ -338,6 +338,7 @@ struct exi_sock {
 	 * or EXI_HEIR(); 0: none; see handed.h. again, looks: see again.h. */
 	uint64_t giver;
 	uint32_t looks;
+	uint32_t answers; /* of a peer without the sign; link_lock */
 	bool again;
 	bool looked; /* by time, after the last mark; link_lock */
 	bool cut;    /* it ended in the midst of a meeting; link_lock */

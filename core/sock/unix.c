@@ -165,6 +165,7 @@ const struct exi_base exi_base_unix = {
 	.sign = exi_unix_sign,
 	.sign_used = exi_unix_sign_used,
 	.unsign = exi_unix_unsign,
+	.sign_waits = true,
 	.ends_both = true,
 	.counted_here = true,
 	.early = true,

@@ -24,6 +24,7 @@ SIZE = 65536
 ROUNDS = 40
 SO_PASSCRED = 16
 STOLEN = b'stolen'
+ONE_WAY = 'up', 'down'
 PIDFD_GETFD = 438
 MESSAGE_NO = 12
 CLOSE = 3 if os.uname().machine == 'x86_64' else 57
@@ -73,8 +74,31 @@ def echo(s):
         elif order == b'f':
             text = receive_file(s)
             s.sendall(struct.pack('I', len(text)) + text)
+        elif order == b'u':
+            while s.recv(SIZE):
+                pass
+        elif order == b'd':
+            while not select.select([s], [], [], 0)[0]:
+                s.sendall(bytes(SIZE))
         else:
             return
+
+
+def told():
+    return select.select([sys.stdin], [], [], 0)[0]
+
+
+def one_way(s, what):
+    """Bytes in one direction until told."""
+    s.sendall(what[:1].encode())
+    while not told():
+        if what == 'up':
+            s.sendall(bytes(SIZE))
+        else:
+            receive(s, SIZE)
+    s.shutdown(socket.SHUT_WR)
+    while s.recv(SIZE):
+        pass
 
 
 def pattern(at, n):
@@ -179,16 +203,19 @@ def call(name, what):
         s.sendall(STOLEN)
         sys.stdin.readline()
     i, left = 0, ROUNDS
+    if what in ONE_WAY:
+        one_way(s, what)
+        left = 0
     while left:
         # Round for round until the connection has moved, or cannot.
-        told = left < ROUNDS or select.select([sys.stdin], [], [], 0)[0]
-        left -= bool(told)
+        over = left < ROUNDS or told()
+        left -= bool(over)
         i += 1
         data = bytes([i % 256]) * SIZE
         s.sendall(b'b' + data)
         if receive(s, SIZE) != data:
             raise SystemExit('round %d: other bytes' % i)
-        if what == 'files' and told and left % 8 == 4:
+        if what == 'files' and over and left % 8 == 4:
             text = b'file %d' % i
             fd = os.memfd_create('text')
             os.write(fd, text)
@@ -206,7 +233,8 @@ def call(name, what):
         return
     print(json.dumps({'peer': credentials(s), 'size': size_of(s),
                       'usual': usual}))
-    s.sendall(b'e')
+    if what not in ONE_WAY:
+        s.sendall(b'e')
 
 
 def become_nobody():
@@ -218,7 +246,7 @@ def become_nobody():
 
 def environment(unix, what):
     env = {k: v for k, v in os.environ.items() if not k.startswith('EXS_')}
-    if what != 'stolen':
+    if what not in ('stolen', 'later') + ONE_WAY:
         env['EXS_UPGRADE'] = 'connect'
     if what == 'full':
         # Twice what a send buffer may be without privilege.
@@ -235,12 +263,16 @@ def on_fabric(report):
     return [int(g) for g in found.groups()] if found else [0, 0, 0]
 
 
+def report_of(exs, pid):
+    return subprocess.run([exs, 'report', str(pid)], text=True, check=False,
+                          stdout=subprocess.PIPE,
+                          stderr=subprocess.DEVNULL).stdout
+
+
 def moved(exs, pid):
     """Both directions of the program's connection are on a fabric: each round
     has as many bytes here as there."""
-    out = subprocess.run([exs, 'report', str(pid)], text=True, check=False,
-                         stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
-    _, there, of = on_fabric(out.stdout)
+    _, there, of = on_fabric(report_of(exs, pid))
     return there > of * 0.6
 
 
@@ -267,8 +299,10 @@ def meet_full(server, client):
     server.stdin.flush()
 
 
-def pair(exs, name, what='bytes', unix='on', plain=False, moves=True):
-    """Both ends' facts and reports; the server's first."""
+def pair(exs, name, what='bytes', unix='on', plain=False, moves=True,
+         wanted=None):
+    """Both ends' facts and reports; the server's first. They go on until they
+    move or, if they do not, until the server reports what is wanted."""
     with tempfile.TemporaryDirectory() as d:
         os.chmod(d, 0o777)
         path = '\0' + os.path.basename(d) if name == 'abstract' else d + '/s'
@@ -292,9 +326,11 @@ def pair(exs, name, what='bytes', unix='on', plain=False, moves=True):
             if what == 'stolen':
                 steal(server, client)
             end = time.monotonic() + 30
-            while moves and not moved(exs, client.pid):
+            while not (moved(exs, client.pid) if moves else
+                       not wanted or wanted in report_of(exs, server.pid)):
                 if time.monotonic() > end:
-                    raise SystemExit('%s, %s: it does not move' % (name, what))
+                    raise SystemExit('%s, %s: it does not move, or no %s' %
+                                     (name, what, wanted))
             if what == 'full':
                 meet_full(server, client)
             facts[1] = json.loads(client.communicate('go\n', timeout=60)[0])
@@ -348,7 +384,7 @@ def stay(name):
     """A client that does nothing when its connection has moved."""
     s = socket.socket(socket.AF_UNIX)
     s.connect(name)
-    while not select.select([sys.stdin], [], [], 0)[0]:
+    while not told():
         s.sendall(b'b' + bytes(SIZE))
         receive(s, SIZE)
     sys.stdin.readline()
@@ -529,6 +565,11 @@ def main(exs):
             check(name + ', the sign is not seen', f['size'] == f['usual'], f)
         check(name + ', the user', client['peer'][1] == os.getuid() and
               server['peer'][1] == os.getuid(), (server, client))
+    # The sign comes with the bytes: until the peer has it, an end looks again.
+    for what in ('later',) + ONE_WAY:
+        for f in pair(exs, 'path', what):
+            check(what, on_fabric(f['report'])[0] == 1, f['report'])
+            check(what + ', the sign is not seen', f['size'] == f['usual'], f)
     for what in 'room', 'number':
         for f in pair(exs, 'path', what):
             check(what, on_fabric(f['report'])[0] == 1 and
@@ -539,7 +580,8 @@ def main(exs):
             check(what, re.search(r'\((ancillary|peer-request)\)', f['report']),
                   f['report'])
         check(what, 'ancillary' in client['report'], client['report'])
-    server, client = pair(exs, 'path', 'stolen', moves=False)
+    server, client = pair(exs, 'path', 'stolen', moves=False,
+                          wanted='(unseen-wait)')
     check('a byte read unseen', '(unseen-wait)' in server['report'],
           server['report'])
     server, client = pair(exs, 'path', 'full')
