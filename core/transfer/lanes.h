@@ -10,7 +10,7 @@
  * not come meanwhile. So threads that work on their own connections share no
  * lock and write no common line.
  *
- * Why it is right:
+ * Why it is right (models/lanes.pml searches the order and the sleep):
  * - Members. The root and its lanes are the members of a family. A slot and its
  *   event belong to the member in op->queue, which changes only while the
  *   locks of all members are held (family lock: root first, then the lanes by
