@@ -114,6 +114,17 @@ missing_packages()
 	done
 }
 
+# After a failure without an installation: ends the script if packages are missing.
+die_of_missing()
+{
+	local missing
+
+	command -v dpkg-query >/dev/null || return 0
+	missing=$(missing_packages "$@" | tr '\n' ' ')
+	[ -z "$missing" ] || die "packages are missing; as root do: apt-get" \
+		"install --no-install-recommends ${missing% }"
+}
+
 as_root()
 {
 	if [ "$(id -u)" = 0 ]; then
