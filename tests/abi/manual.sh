@@ -74,6 +74,14 @@ while read -r variable; do
 		complain "INSTALL.md does not describe $variable"
 done <"$tmp/variables"
 
+# Each command is in the synopsis, and the table of the program has each.
+sed -nE '/^static const struct command commands/,/^}/s/^\t\{ "([a-z]+)".*/\1/p' \
+	tools/exs.c | sort >"$tmp/commands"
+[ -s "$tmp/commands" ] || complain "no commands found in tools/exs.c"
+sed -n '/^\.Sh SYNOPSIS/,/^\.Sh DESCRIPTION/p' docs/man/exs.1 | grep -A1 '^\.Nm$' |
+	sed -n 's/^\.Cm //p' | sed 's/ | /\n/' | sort -u |
+	diff "$tmp/commands" - || complain "exs.1: its synopsis has not the commands of tools/exs.c"
+
 for page in docs/man/*.[1357]; do
 	grep -q "'$(basename "$page")'" docs/man/meson.build ||
 		complain "docs/man/meson.build does not install $page"
