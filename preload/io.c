@@ -27,6 +27,7 @@
 #include "core/sock/table.h"
 #include "core/sock/wake.h"
 #include "core/transfer/parts.h"
+#include "core/transfer/progress.h"
 #include "preload/io.h"
 #include "preload/shim.h"
 
@@ -274,6 +275,10 @@ get(struct exi_sock *sk, int fd, void *buf, size_t n, int flags)
 	/* A receive of no bytes waits like any other. */
 	ret = exi_flow_recv_on(sk, fd, &(char){ 0 }, 1,
 			       (flags & RECV_FLAGS) | MSG_PEEK);
+	/* The kernel drops the descriptors of the message that it meets. */
+	if (ret > 0 && exi_unlikely(sk->base->messages) &&
+	    !(flags & MSG_PEEK) && exi_flow_on_tcp(fd, EXI_RX))
+		native.recv(fd, NULL, 0, MSG_DONTWAIT);
 	return ret > 0 ? 0 : ret;
 }
 

@@ -254,8 +254,10 @@ static ssize_t get_message(int fd, struct msghdr *m, int flags)
 	flags = shim_io_flags(sk, flags);
 	if (exi_unlikely(flags & MSG_ERRQUEUE))
 		return shim_get_error(fd, m, flags);
-	more = m->msg_control && m->msg_controllen && !kernel_alone(m, flags) &&
-	       (!sk || sk->base->messages);
+	/* Without room, too: the kernel reports what it cut off. */
+	more = m->msg_control && m->msg_controllen
+		       ? !kernel_alone(m, flags) && (!sk || sk->base->messages)
+		       : ret > 0 && sk && sk->base->messages;
 	if (ret > 0 && exi_unlikely(more))
 		ret = shim_get_beside(fd, m->msg_iov, m->msg_iovlen,
 				      (size_t)ret, flags, &beside);
@@ -493,6 +495,14 @@ static bool is_up(struct timespec *left, uint64_t end)
 	return !left->tv_sec && !left->tv_nsec;
 }
 
+/* Whether a message may have more than bytes, and ends there. */
+static bool has_more(int fd)
+{
+	const struct exi_sock *sk = exi_sock_find(fd);
+
+	return sk && sk->base->messages;
+}
+
 /* Receives messages, at least one, or -errno in *ret; as many by one call of
  * the kernel as there are while the direction is on TCP. */
 static unsigned int get_some(int fd, struct mmsghdr *m, unsigned int n,
@@ -502,7 +512,7 @@ static unsigned int get_some(int fd, struct mmsghdr *m, unsigned int n,
 	size_t pieces, bytes;
 	unsigned int k = 0;
 
-	if (exi_flow_on_tcp(fd, EXI_RX) &&
+	if (exi_flow_on_tcp(fd, EXI_RX) && !has_more(fd) &&
 	    !(flags & (MSG_PEEK | MSG_WAITALL | MSG_TRUNC | MSG_ERRQUEUE)))
 		k = side_by_side(m, n, room, &pieces, &bytes);
 	if (k > 1) {

@@ -21,6 +21,7 @@
 #include "core/fabric/registry.h"
 #include "core/link/control.h"
 #include "core/meet/pair.h"
+#include "core/sock/base.h"
 #include "core/sock/holders.h"
 #include "core/sock/keepalive.h"
 #include "core/sock/stats.h"
@@ -168,14 +169,29 @@ unlock:
 	return ret;
 }
 
+/* Whether the peer left bytes unread in the ring: its kernel reports an end and
+ * no reset. */
+static bool is_cut_locked(struct exi_sock *sk, struct exi_half *rx)
+{
+	struct exi_half *tx = &exi_sock_shared(sk)->half[EXI_TX];
+
+	EXI_LOCKED(&rx->lock);
+	if (!sk->base->ends_both)
+		return false;
+	exi_lock(&tx->lock);
+	exi_flow_bereft_locked(sk);
+	exi_unlock(&tx->lock);
+	return atomic_load(&rx->cut) == EXI_CUT_UNTOLD;
+}
+
 /* Whether nothing is unread, and TCP itself reports the end. */
 static bool tcp_says_all_locked(struct exi_sock *sk, struct exi_half *rx)
 {
 	struct pollfd p = { .fd = sk->tcp->fd, .events = POLLRDHUP };
 
 	EXI_LOCKED(&rx->lock);
-	return rx->mode == EXI_MODE_RING && sk->fab && !sk->n_kept &&
-	       !rx->err && !rx->broken && !exi_sock_remote(sk) &&
+	return !is_cut_locked(sk, rx) && rx->mode == EXI_MODE_RING && sk->fab &&
+	       !sk->n_kept && !rx->err && !rx->broken && !exi_sock_remote(sk) &&
 	       sk->fab->rops->unread(sk->fab) == 0 && poll(&p, 1, 0) > 0;
 }
 

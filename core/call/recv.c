@@ -296,6 +296,19 @@ recv_on(struct exi_call *c, struct exi_pieces *to, size_t done)
 	return done ? (ssize_t)done : n;
 }
 
+/* The same. A receive that waits for more than a byte ends at a message with
+ * more than bytes, as in the kernel, also if there is no room for the rest. */
+static ssize_t recv_to_end(struct exi_call *c, struct exi_pieces *to,
+			   size_t done)
+{
+	struct exi_beside none = { 0 };
+
+	if (exi_unlikely(c->sk->base->messages) && !to->beside &&
+	    enough(exi_sock_shared(c->sk), to->left + done, c->flags) > 1)
+		to->beside = &none;
+	return recv_on(c, to, done);
+}
+
 ssize_t exi_flow_recv_beside(int fd, const struct iovec *v, size_t n,
 			     size_t bytes, int flags, struct exi_beside *beside)
 {
@@ -311,7 +324,7 @@ ssize_t exi_flow_recv_beside(int fd, const struct iovec *v, size_t n,
 	if (exi_unlikely(exi_family_elsewhere(sk)))
 		exi_family_ask(sk); /* the attempt returns a failure */
 	c = exi_call_begin(sk, fd, EXI_RX, flags);
-	return recv_on(&c, &p, 0);
+	return recv_to_end(&c, &p, 0);
 }
 
 ssize_t exi_flow_recvv(int fd, const struct iovec *v, size_t n, size_t bytes,
@@ -327,7 +340,7 @@ static ssize_t recv_rest(struct exi_call *c, void *buf, size_t len, size_t done)
 		.v = &v, .n = 1, .at = done, .left = len - done
 	};
 
-	return recv_on(c, &p, done);
+	return recv_to_end(c, &p, done);
 }
 
 /* The rest of a call that found less than enough in the ring: n bytes, the end,

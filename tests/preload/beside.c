@@ -200,3 +200,98 @@ ROW(pair_room_each_time)
 	is("good", good);
 	child("child", pid);
 }
+
+/* --- what was cut off, and ends ------------------------------------------ */
+
+static void get_two(const char *what, int s, int flags)
+{
+	char b[2][4] = { "" };
+	struct iovec v[2] = { { b[0], 3 }, { b[1], 3 } };
+	struct mmsghdr m[2] = {
+		{ .msg_hdr = { .msg_iov = &v[0], .msg_iovlen = 1 } },
+		{ .msg_hdr = { .msg_iov = &v[1], .msg_iovlen = 1 } }
+	};
+	long n = is(what, recvmmsg(s, m, 2, flags, NULL));
+
+	for (int i = 0; i < n; i++)
+		say("%u %.3s %x", m[i].msg_len, b[i],
+		    (unsigned int)m[i].msg_hdr.msg_flags);
+}
+
+ROW(pair_no_room)
+{
+	make();
+	put_files("send", ends[0], "abcdefghi", 1);
+	get("look", ends[1], 4, 0, MSG_PEEK);
+	get_two("look at two", ends[1], MSG_PEEK | MSG_DONTWAIT);
+	get_two("two", ends[1], MSG_DONTWAIT);
+	get("rest", ends[1], 64, 0, 0);
+	put_files("send", ends[0], "abcdefghi", 1);
+	get("part", ends[1], 4, 0, 0);
+	get_two("two of the rest", ends[1], MSG_DONTWAIT);
+}
+
+/* A receive that waits for more ends at a message with more than bytes. */
+ROW(pair_no_room_for_all)
+{
+	char b[64];
+	int low = 40;
+
+	make();
+	for (int i = 0; i < 2; i++) {
+		put_files("send", ends[0], "abc", 1);
+		put_text(ends[0], "defghijklmnopqrstuvwxyz");
+		got("all", recv(ends[1], b, 20, i ? 0 : MSG_WAITALL), b);
+		got("rest", recv(ends[1], b, sizeof(b), MSG_DONTWAIT), b);
+		setsockopt(ends[1], SOL_SOCKET, SO_RCVLOWAT, &low, sizeof(low));
+	}
+}
+
+ROW(pair_no_bytes)
+{
+	char b[64];
+
+	make();
+	put_files("send", ends[0], "abc", 1);
+	put_text(ends[0], "def");
+	close(ends[0]);
+	is("no bytes", recv(ends[1], b, 0, 0));
+	got("all", recv(ends[1], b, sizeof(b), 0), b);
+}
+
+/* The peer closed with bytes unread: so says a call that only the kernel
+ * makes. */
+ROW(pair_cut_spliced)
+{
+	int p[2];
+
+	make();
+	if (pipe(p))
+		die("make a pipe");
+	put_text(ends[0], "abc");
+	close(ends[1]);
+	is("splice", splice(ends[0], NULL, p[1], NULL, 8, 0));
+	is("splice", splice(ends[0], NULL, p[1], NULL, 8, 0));
+}
+
+/* Both directions end at once. */
+ROW(pair_shut_at_once)
+{
+	struct pollfd p = { .events = POLLIN | POLLRDHUP };
+	int status;
+	pid_t pid;
+
+	make();
+	p.fd = ends[1];
+	pid = fork();
+	if (pid < 0)
+		die("fork");
+	if (pid == 0) {
+		poll(NULL, 0, 20); /* or, if that is late, it finds both */
+		shutdown(ends[0], SHUT_RDWR);
+		_exit(0);
+	}
+	is("poll", poll(&p, 1, -1));
+	say("%x", (unsigned int)p.revents);
+	waitpid(pid, &status, 0);
+}
