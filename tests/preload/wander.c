@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* A random walk of calls on TCP connections, which depends on a seed only: it
+/* A random walk of calls on connections, which depends on a seed only: it
  * prints the same natively and under exs run. Usage: wander [--steps N] [--only
- * STEPS] SEED; --only takes the steps of a comma-separated list, each as it is
- * in the whole walk.
+ * STEPS] [--mixed 1] SEED; --only takes the steps of a comma-separated list,
+ * each as it is in the whole walk. Connections are TCP's; or, mixed, UNIX
+ * streams and pairs among them.
  *
  * Each step draws from its own numbers, so that leaving others out does not
  * change it. struct end notes what a step does to a connection; the next step
@@ -31,6 +32,7 @@
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <sys/uio.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -50,7 +52,7 @@
 struct end {
 	uint32_t sent, received, pieces;
 	bool shut_rd, shut_wr, gone, reset, linger, urgent_sent;
-	bool forked;
+	bool forked, is_unix;
 	/* plain: the connection went to TCP for good; cold: it may move at any
 	 * moment. */
 	bool plain, cold;
@@ -77,7 +79,7 @@ static struct item items[ITEMS];
 static int n_items, n_conns, set = -1, wanted_steps = 40;
 /* Names that the parent has of the ends, in a child; 0 in the parent. */
 static int held[CONNS * 2];
-static bool is_child, is_late, has_forked;
+static bool is_child, is_late, has_forked, is_mixed;
 static uint64_t seed, state;
 static char line[4096], data[65536], room[65536];
 static int line_len;
@@ -363,7 +365,7 @@ static void is_gone(int e)
 	if (names_of(e))
 		return;
 	x->gone = true;
-	if (waits_at(e) || x->linger)
+	if (waits_at(e) || (x->linger && !x->is_unix))
 		x->reset = true;
 	for (int i = 0; i < n_items; i++)
 		if (items[i].end == e)
@@ -396,8 +398,20 @@ static void forget(struct slot *s)
 
 /* --- connections -------------------------------------------------------- */
 
-static struct sockaddr_in at;
-static int l;
+static union at {
+	struct sockaddr sa;
+	struct sockaddr_in in;
+	struct sockaddr_un un;
+} at, unix_at;
+static socklen_t unix_len = sizeof(sa_family_t);
+static int l, unix_l;
+
+enum kind {
+	TCP,
+	UNIX,
+	PAIR,
+	KINDS
+};
 
 static void prepare(int fd)
 {
@@ -440,25 +454,55 @@ static void warm(int x, int y)
 	}
 }
 
+static int listener(union at *name, socklen_t *len)
+{
+	int fd = socket(name->sa.sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	if (fd < 0 || bind(fd, &name->sa, *len) || listen(fd, 8))
+		die("listen");
+	*len = sizeof(*name);
+	if (getsockname(fd, &name->sa, len))
+		die("listen");
+	return fd;
+}
+
+static void connect_kind(enum kind kind, int fds[2])
+{
+	const bool is_unix = kind == UNIX;
+
+	if (kind == PAIR) {
+		if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds))
+			die("make a pair");
+		return;
+	}
+	fds[0] = socket(is_unix ? AF_UNIX : AF_INET, SOCK_STREAM | SOCK_CLOEXEC,
+			0);
+	if (fds[0] < 0 || connect(fds[0], is_unix ? &unix_at.sa : &at.sa,
+				  is_unix ? unix_len : sizeof(at.in)))
+		die("connect");
+	fds[1] = accept4(is_unix ? unix_l : l, NULL, NULL, SOCK_CLOEXEC);
+	if (fds[1] < 0)
+		die("accept");
+}
+
 static void connection(int a, int b, bool is_cold)
 {
-	int e = n_conns * 2, c = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	int s;
+	enum kind kind = is_mixed ? (enum kind)below(KINDS) : TCP;
+	int e = n_conns * 2, fds[2];
 
-	if (c < 0 || connect(c, (struct sockaddr *)&at, sizeof(at)))
-		die("connect");
-	s = accept4(l, NULL, NULL, SOCK_CLOEXEC);
-	if (s < 0)
-		die("accept");
+	connect_kind(kind, fds);
 	n_conns++;
-	prepare(c);
-	prepare(s);
-	if (!is_cold)
-		warm(c, s);
+	for (int i = 0; i < 2; i++)
+		prepare(fds[i]);
+	/* The second end of a UNIX stream looks later for the first. */
+	for (int i = 0; !is_cold && i < (kind == TCP ? 1 : 3); i++)
+		warm(fds[0], fds[1]);
 	memset(of(e), 0, 2 * sizeof(*of(e)));
-	of(e)->cold = of(e + 1)->cold = is_cold;
-	slots[a] = (struct slot){ c, e };
-	slots[b] = (struct slot){ s, e + 1 };
+	for (int i = 0; i < 2; i++) {
+		of(e + i)->cold = is_cold;
+		of(e + i)->is_unix = kind != TCP;
+		slots[i ? b : a] = (struct slot){ fds[i], e + i };
+	}
 }
 
 /* --- steps -------------------------------------------------------------- */
@@ -503,7 +547,7 @@ static bool may_send(const struct slot *s, int n)
 	x = of(s->end);
 	y = peer_of(s->end);
 	/* What a peer that is gone makes of it differs on purpose. */
-	if (y->gone && !y->reset)
+	if (y->gone && !y->reset && !x->is_unix)
 		return false;
 	return waits_at(s->end ^ 1) + (uint32_t)n <= MOST_BYTES &&
 	       x->pieces < MOST_PIECES;
@@ -645,6 +689,21 @@ static void do_urgent(void)
 	was_sent(s, is(send(number(s), data, (size_t)n, MSG_OOB)));
 }
 
+/* The files that came with bytes. */
+static void close_files(struct msghdr *m)
+{
+	for (struct cmsghdr *c = CMSG_FIRSTHDR(m); c; c = CMSG_NXTHDR(m, c)) {
+		size_t n = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+		int fd;
+
+		for (size_t i = 0; i < n; i++) {
+			memcpy(&fd, CMSG_DATA(c) + i * sizeof(fd), sizeof(fd));
+			is(lseek(fd, 0, SEEK_END));
+			close(fd);
+		}
+	}
+}
+
 static void do_receive(void)
 {
 	int k = pick(), n = size(), how = below(10), parts = 1 + below(3);
@@ -707,6 +766,7 @@ static void do_receive(void)
 			say(" name %u control %zu flags", h.msg_namelen,
 			    h.msg_controllen);
 			say_flags(h.msg_flags);
+			close_files(&h);
 		}
 		break;
 	case 4:
@@ -932,11 +992,22 @@ static void say_set(int from, int ms)
 	}
 }
 
+/* A UNIX connection that a message brought to the kernel is left out of one
+ * wait in which the kernel reports others. */
+static bool leaves_out(int e)
+{
+	return of(e)->is_unix && of(e)->plain;
+}
+
 static void do_wait(void)
 {
 	int ms = one_in(3) ? 15 : 0;
+	bool certain = true;
 
-	if (is_child) {
+	for (int i = 0; i < n_items; i++)
+		certain = certain &&
+			  !(items[i].is_there && leaves_out(items[i].end));
+	if (is_child || !certain) {
 		say(" left out");
 		return;
 	}
@@ -947,6 +1018,7 @@ static void do_wait(void)
 static void do_own_set(void)
 {
 	int own = epoll_create1(EPOLL_CLOEXEC), n = 1 + below(4);
+	bool certain = true;
 
 	for (int i = 0; i < n; i++) {
 		int k = below(SLOTS);
@@ -957,13 +1029,15 @@ static void do_own_set(void)
 			continue;
 		if (of(slots[k].end)->cold || of(slots[k].end)->plain)
 			ev.events &= ~(uint32_t)EPOLLET;
+		certain = certain && !leaves_out(slots[k].end);
 		head("own", k);
 		say(" ");
 		say_events(ev.events);
 		is(epoll_ctl(own, EPOLL_CTL_ADD, slots[k].fd, &ev));
 	}
 	say_set(own, 0);
-	say_set(own, 0);
+	if (certain)
+		say_set(own, 0);
 	close(own);
 }
 
@@ -977,6 +1051,11 @@ static void do_shutdown(void)
 		how = SHUT_WR;
 	head("shutdown", k);
 	say(" %s", how == SHUT_RD ? "RD" : how == SHUT_WR ? "WR" : "RDWR");
+	/* The peer's sends must fail. */
+	if (x && x->is_unix && how != SHUT_WR && !goes_plain(s->end)) {
+		say(" left out");
+		return;
+	}
 	if (is(shutdown(number(s), how)) < 0 || !x)
 		return;
 	x->shut_rd = x->shut_rd || how != SHUT_WR;
@@ -1193,6 +1272,37 @@ static void do_pass(void)
 	*d = (struct slot){ fd, s->end };
 }
 
+/* Bytes with the descriptor of a file. */
+static void do_message(void)
+{
+	int k = pick(), n = size(), file;
+	union {
+		struct cmsghdr h;
+		char space[CMSG_SPACE(sizeof(int))];
+	} c = { .h = { .cmsg_level = SOL_SOCKET,
+		       .cmsg_type = SCM_RIGHTS,
+		       .cmsg_len = CMSG_LEN(sizeof(int)) } };
+	struct iovec iov = { data, (size_t)n };
+	struct msghdr m = { .msg_iov = &iov,
+			    .msg_iovlen = 1,
+			    .msg_control = &c,
+			    .msg_controllen = sizeof(c) };
+	struct slot *s = &slots[k];
+
+	head("message", k);
+	if (!may_send(s, n) ||
+	    (s->fd >= 0 && (!of(s->end)->is_unix || !goes_plain(s->end)))) {
+		say(" left out");
+		return;
+	}
+	file = memfd_create("wander", MFD_CLOEXEC);
+	memcpy(CMSG_DATA(&c.h), &file, sizeof(int));
+	make_data(s, n);
+	say(" %d", n);
+	was_sent(s, is(sendmsg(number(s), &m, 0)));
+	close(file);
+}
+
 static void do_sendfile(void)
 {
 	int k = pick(), n = size(), m = memfd_create("wander", MFD_CLOEXEC);
@@ -1270,6 +1380,8 @@ static const struct {
 	int weight;
 	/* A child can. */
 	bool nests;
+	/* Only where UNIX sockets are among the connections. */
+	bool mixed;
 } kinds[] = {
 	{ do_send, 26, true },	 { do_receive, 24, true },
 	{ do_poll, 10, true },	 { do_select, 5, true },
@@ -1281,8 +1393,13 @@ static const struct {
 	{ do_urgent, 2, true },	 { do_receive_urgent, 2, true },
 	{ do_pass, 2, true },	 { do_splice, 2, true },
 	{ do_new, 5, false },	 { do_fork, 4, false },
-	{ do_late, 6, false },
+	{ do_late, 6, false },	 { do_message, 5, true, true },
 };
+
+static bool can(size_t i, bool nested)
+{
+	return (!nested || kinds[i].nests) && (is_mixed || !kinds[i].mixed);
+}
 
 static void one_kind(bool nested)
 {
@@ -1290,11 +1407,11 @@ static void one_kind(bool nested)
 	size_t i;
 
 	for (i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
-		if (!nested || kinds[i].nests)
+		if (can(i, nested))
 			all += kinds[i].weight;
 	n = below(all);
 	for (i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
-		if (nested && !kinds[i].nests)
+		if (!can(i, nested))
 			continue;
 		n -= kinds[i].weight;
 		if (n < 0)
@@ -1406,7 +1523,8 @@ static void do_late(void)
 	for (w = 0; s->fd >= 0 && w < SLOTS; w++)
 		if (slots[w].fd >= 0 && slots[w].end == (s->end ^ 1))
 			break;
-	if (s->fd < 0 || w == SLOTS || !may_send(s, 700)) {
+	if (s->fd < 0 || w == SLOTS || !may_send(s, 700) ||
+	    (of(s->end)->is_unix && late.kind == 2 && !goes_plain(s->end))) {
 		say(" left out");
 		return;
 	}
@@ -1480,13 +1598,15 @@ static bool wanted(const char *only, int step)
 int main(int argc, char **argv)
 {
 	const char *only = NULL;
-	socklen_t len = sizeof(at);
+	socklen_t len = sizeof(at.in);
 
 	for (argv++, argc--; argc > 1; argv += 2, argc -= 2) {
 		if (strcmp(argv[0], "--only") == 0)
 			only = argv[1];
 		else if (strcmp(argv[0], "--steps") == 0)
 			wanted_steps = atoi(argv[1]);
+		else if (strcmp(argv[0], "--mixed") == 0)
+			is_mixed = atoi(argv[1]);
 		else
 			return 2;
 	}
@@ -1498,12 +1618,12 @@ int main(int argc, char **argv)
 	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE,
 		      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	set = epoll_create1(EPOLL_CLOEXEC);
-	l = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	at.sin_family = AF_INET;
-	at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-	if (shared == MAP_FAILED || set < 0 || l < 0 ||
-	    bind(l, (struct sockaddr *)&at, sizeof(at)) || listen(l, 8) ||
-	    getsockname(l, (struct sockaddr *)&at, &len))
+	at.in.sin_family = AF_INET;
+	at.in.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+	unix_at.un.sun_family = AF_UNIX; /* the kernel chooses the name */
+	l = listener(&at, &len);
+	unix_l = is_mixed ? listener(&unix_at, &unix_len) : -1;
+	if (shared == MAP_FAILED || set < 0)
 		return 2;
 	for (int i = 0; i < SLOTS; i++)
 		slots[i] = (struct slot){ -1, -1 };

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Walks of wander.c see the same under exs run as without it. Usage: wander.py
 WANDER EXS FIRST COUNT [WAY]; the seeds are FIRST and so on, WAY is connect, tcp
-or default. Each that differs is shown with as few steps as were found to do,
+or default; or, with UNIX sockets among the connections, mixed or mixed-late. Each that differs is shown with as few steps as were found to do,
 and how to run them; 1 when there is one. A seed that differs natively is left
 out, and counted."""
 
@@ -16,6 +16,8 @@ WAYS = {
     'connect': {'EXS_UPGRADE': 'connect'},
     'default': {},
     'tcp': {'EXS_PROVIDER': 'tcp'},
+    'mixed': {'EXS_UPGRADE': 'connect', 'EXS_UNIX': 'on'},
+    'mixed-late': {'EXS_UNIX': 'on'},
 }
 AT_A_TIME = 6  # which wait most of their time
 LIMIT_S = 20
@@ -33,6 +35,7 @@ class Walker:
 
     def command(self, seed, only, native):
         return ([] if native else [self.exs, 'run']) + [self.wander] + \
+            (['--mixed', '1'] if 'EXS_UNIX' in WAYS[self.way] else []) + \
             (['--only', ','.join(map(str, only))] if only else []) + [str(seed)]
 
     def run(self, seed, only=None, native=True):
