@@ -62,7 +62,7 @@ static void before_exec(void)
 	if (!shim_ready())
 		return;
 	/* Latent connections that no fork has promoted. */
-	exi_latent_promote_all();
+	exi_latent_share_all();
 	shim_handed_begin();
 	exi_sock_each(list_one, NULL);
 	shim_plain_each(EXS_X_REASON_EXEC, kept_name, NULL);

@@ -234,6 +234,7 @@ void shim_leave(int reason)
 	atomic_store(&shim_gone, true);
 	/* What other threads began meanwhile. */
 	exi_latent_promote_all();
+	exi_latent_forget_all();
 	leave_all(reason);
 	shim_epoll_leave();
 	exi_service_stop();

@@ -148,7 +148,7 @@ static void before_spawn(const posix_spawn_file_actions_t *of)
 	EXI_CANCEL_OFF(false);
 
 	if (shim_ready())
-		exi_latent_promote_all();
+		exi_latent_share_all();
 	exi_holders_spawns();
 	if (shim_ready())
 		shim_plain_each(EXS_X_REASON_EXEC, given_name, &of);
@@ -252,7 +252,7 @@ static void before_shell(struct exi_section *r)
 	EXI_CANCEL_OFF(false);
 
 	if (shim_ready())
-		exi_latent_promote_all();
+		exi_latent_share_all();
 	exi_holders_spawns();
 	exi_section_begin(r, shell_over, NULL);
 	if (shim_ready())

@@ -87,7 +87,7 @@ bool exi_latent_enter(struct exi_latent_call *c, int fd, enum exi_dir dir,
 	uintptr_t was = exi_latent_word_of(fd);
 
 	do {
-		if (!(was & EXI_LATENT) || !(was & EXI_LATENT_ROLE) ||
+		if (!exi_latent_is_open(was) ||
 		    exi_latent_inside(was, dir) == EXI_LATENT_INSIDE_MAX ||
 		    too_long(was, dir, n))
 			return false;

@@ -59,7 +59,7 @@ static void prefork_one(struct exi_sock *sk, void *arg)
 
 void exi_sock_prefork(void)
 {
-	exi_latent_promote_all();
+	exi_latent_share_all();
 	my_fork = atomic_fetch_add(&exi_sock_forks, 1) + 1;
 	exi_sock_each(prefork_one, NULL);
 	/* After the child was counted: a thread that makes a note now finds the
@@ -139,7 +139,7 @@ void exi_sock_forked(void)
 {
 	struct exi_table_slab *s, *next;
 
-	exi_latent_forked();
+	exi_latent_forget_all();
 	exi_handed_forked();
 	exi_feed_forked();
 	atomic_store(&exi_table_promote_lock.word, 0);

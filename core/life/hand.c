@@ -15,19 +15,15 @@
 #include "core/base/ids.h"
 #include "core/base/lock.h"
 #include "core/base/proof.h"
-#include "core/fabric/provider.h"
-#include "core/meet/begin.h"
 #include "core/meet/find.h"
 #include "core/meet/handed.h"
 #include "core/meet/latent.h"
-#include "core/meet/marker.h"
 #include "core/meet/surroundings.h"
 #include "core/sock/base.h"
 #include "core/sock/holders.h"
 #include "core/sock/names.h"
 #include "core/sock/table.h"
 #include "core/sock/tcp.h"
-#include "core/sock/zerocopy.h"
 
 /* Whether it can be handed on, if no other process uses it. */
 static bool may_go_locked(struct exi_sock *sk, int fd)
@@ -108,64 +104,42 @@ void exi_hand_note(int fd, int by)
 	}
 }
 
-static bool is_fit(int fd)
+/* The library waits for no lock of a file that came by a message, which its
+ * sender may keep, before the program uses it: the user at the other end of
+ * `by' need not be the sender's (socketpair(2) names who made it). */
+static void came(int fd, int by)
 {
-	struct sockaddr_storage peer;
-	socklen_t len = sizeof(peer);
+	uint32_t giver;
 
-	return exi_base_of(fd) == &exi_base_tcp && !exi_tcp_is_listening(fd) &&
-	       getpeername(fd, (struct sockaddr *)&peer, &len) == 0 &&
-	       !exi_zerocopy_on(fd) && !exi_base_tcp.forbidden(fd);
-}
-
-static void take(int fd, uint64_t giver)
-{
-	enum exi_role role = exi_base_tcp.role(fd);
-	struct exi_sock *sk;
-	uint64_t rx, tx;
-
-	if (role == EXI_ROLE_NONE || exi_sock_make(fd, role, true, &sk))
-		return;
-	if (exi_base_tcp.counts(sk, &rx, &tx) == 0) {
-		__atomic_store_n(&sk->sh->half[EXI_RX].bytes, rx,
-				 __ATOMIC_RELAXED);
-		__atomic_store_n(&sk->sh->half[EXI_TX].bytes, tx,
-				 __ATOMIC_RELAXED);
-	}
-	sk->giver = giver;
-	if (role == EXI_ROLE_ACCEPT) {
-		sk->counted = true;
-		exi_marker_connection();
-		exi_proof_sign(fd);
-	}
-	exi_begin_again(sk);
-}
-
-void exi_hand_take(int fd, int by)
-{
-	uint64_t giver = 0;
-
-	/* A descriptor from a stranger is not examined: a thread of the
-	 * stranger that sleeps in a page fault of its send keeps the socket's
-	 * lock, for which a look waits. */
-	if (by >= 0 && !exi_handed_by_ours(by)) {
+	if (!exi_handed_by_ours(by) || exi_base_of(fd) != &exi_base_tcp) {
 		exi_surroundings_foreign(fd);
 		return;
 	}
 	exi_handed_retract(fd);
-	/* A descriptor from a program without the library stays the
-	 * kernel's. */
-	if (by >= 0 && !exi_proof_bears_sign(fd))
+	if (exi_tcp_is_listening(fd))
 		return;
 	exi_fds_begin();
-	if (is_fit(fd)) {
-		if (by >= 0)
-			giver = exi_handed_giver(by);
-		else if (by == EXI_BY_LATER)
-			giver = EXI_HEIR(getpid());
-		if (by < 0 || giver)
-			take(fd, giver);
+	giver = exi_handed_giver(by);
+	exi_fds_end();
+	if (giver)
+		exi_latent_came(fd, giver);
+}
+
+void exi_hand_take(int fd, int by)
+{
+	enum exi_role role;
+	struct exi_sock *sk;
+
+	if (by >= 0) {
+		came(fd, by);
+		return;
 	}
+	exi_handed_retract(fd);
+	exi_fds_begin();
+	role = exi_handed_role(fd);
+	if (role != EXI_ROLE_NONE && exi_sock_make(fd, role, true, &sk) == 0)
+		exi_handed_begin(sk, fd,
+				 by == EXI_BY_LATER ? EXI_HEIR(getpid()) : 0);
 	exi_fds_end();
 }
 
@@ -176,7 +150,7 @@ void exi_hand_spawned(void)
 
 	exi_handed_forks();
 	atomic_thread_fence(memory_order_seq_cst);
-	exi_latent_promote_all();
+	exi_latent_share_all();
 	exi_holders_spawned();
 	errno = saved;
 }
@@ -188,7 +162,10 @@ void exi_hand_born(int fd, uint32_t forked)
 	atomic_thread_fence(memory_order_seq_cst);
 	if (exi_likely(exi_handed_forked_times() == forked))
 		return;
-	sk = exi_sock_find(fd);
+	exi_latent_shared(fd);
+	sk = exi_sock_peek(fd);
+	if (!sk && !exi_latent_is_come(exi_latent_word_of(fd)))
+		sk = exi_sock_find(fd);
 	if (sk)
 		exi_holders_stray(&exi_sock_shared(sk)->holders);
 }

@@ -13,11 +13,14 @@
 
 #include "core/base/ids.h"
 #include "core/base/lock.h"
+#include "core/base/proof.h"
 #include "core/base/util.h"
 #include "core/fabric/provider.h"
 #include "core/meet/begin.h"
+#include "core/meet/handed.h"
 #include "core/meet/latent.h"
 #include "core/meet/look.h"
+#include "core/meet/marker.h"
 #include "core/meet/meet.h"
 #include "core/sock/base.h"
 #include "core/sock/capture.h"
@@ -152,12 +155,61 @@ static void sign(struct exi_sock *sk, int fd)
 		atomic_store(&sk->sh->size, before);
 }
 
+/* The first use of a connection that came with a message. Nobody finds sk
+ * before it is in the table, so nobody waits for its lock while the kernel is
+ * asked. A thread that shares the connection later changes the word, or finds
+ * the socket. */
+static __attribute__((noinline)) struct exi_sock *look_at_come(int fd,
+							       uintptr_t word)
+{
+	/* A descriptor from a program without the library stays the
+	 * kernel's. */
+	enum exi_role role =
+		exi_proof_bears_sign(fd) ? exi_handed_role(fd) : EXI_ROLE_NONE;
+	struct exi_sock *sk;
+	uintptr_t now = word;
+	bool put;
+
+	if (role == EXI_ROLE_NONE || exi_memory_new(fd, role, true, &sk)) {
+		while (exi_latent_is_come(now) &&
+		       exi_latent_life(now) == exi_latent_life(word) &&
+		       !exi_latent_replace(fd, &now, 0))
+			;
+		return exi_sock_peek(fd);
+	}
+	exi_handed_begin(sk, fd, (uint32_t)(word >> EXI_LATENT_GIVER));
+	atomic_store_explicit(&sk->fd, fd, memory_order_release);
+	do {
+		put = exi_latent_replace(fd, &now, (uintptr_t)sk);
+	} while (!put && exi_latent_is_come(now) &&
+		 exi_latent_life(now) == exi_latent_life(word));
+	if (put) {
+		if (now & EXI_LATENT_SHARED)
+			exi_holders_stray(&sk->sh->holders);
+		exi_holders_made(&sk->sh->holders);
+		exi_stats_begin(sk);
+		exi_capture_add(sk);
+		exi_latent_promoted(sk, fd);
+	} else {
+		atomic_store_explicit(&sk->fd, -1, memory_order_release);
+		if (sk->counted)
+			exi_marker_disconnection();
+		exi_memory_abandon(sk);
+	}
+	exi_unlock(&sk->link_lock);
+	return exi_sock_peek(fd);
+}
+
 struct exi_sock *exi_sock_promote(int fd)
 {
 	struct exi_sock *sk;
 	struct exi_half *h;
+	uintptr_t word = exi_latent_word_of(fd);
 	bool taken;
 
+	/* No lock is held while that waits. */
+	if (exi_unlikely(exi_latent_is_come(word)))
+		return look_at_come(fd, word);
 	exi_lock(&exi_table_promote_lock);
 	if (!exi_latent(fd)) {
 		exi_unlock(&exi_table_promote_lock);

@@ -22,10 +22,16 @@
 #include "core/base/rights.h"
 #include "core/base/track.h"
 #include "core/base/user.h"
+#include "core/fabric/provider.h"
+#include "core/meet/begin.h"
+#include "core/meet/marker.h"
 #include "core/meet/surroundings.h"
+#include "core/sock/base.h"
 #include "core/sock/closing.h"
 #include "core/sock/holders.h"
 #include "core/sock/table.h"
+#include "core/sock/tcp.h"
+#include "core/sock/zerocopy.h"
 
 #define NOTES 64 /* passed, not closed: older ones are dropped */
 #define DONE  32 /* names at a time: older ones are dropped */
@@ -267,11 +273,10 @@ bool exi_handed_by_ours(int by)
 	       exi_user_is_one(who.uid);
 }
 
-void exi_handed_peeked(int fd, int by)
+void exi_handed_peeked(int fd)
 {
 	atomic_store(&peeked, true);
-	if (!exi_handed_by_ours(by))
-		exi_surroundings_foreign(fd);
+	exi_surroundings_foreign(fd);
 }
 
 uint32_t exi_handed_giver(int by)
@@ -284,6 +289,39 @@ uint32_t exi_handed_giver(int by)
 	for (int i = 12; i < 16; i++)
 		ret = ret << 8 | t.peer[i];
 	return ret;
+}
+
+enum exi_role exi_handed_role(int fd)
+{
+	struct sockaddr_storage peer;
+	socklen_t len = sizeof(peer);
+
+	return exi_base_of(fd) == &exi_base_tcp && !exi_tcp_is_listening(fd) &&
+			       getpeername(fd, (struct sockaddr *)&peer,
+					   &len) == 0 &&
+			       !exi_zerocopy_on(fd) &&
+			       !exi_base_tcp.forbidden(fd)
+		       ? exi_base_tcp.role(fd)
+		       : EXI_ROLE_NONE;
+}
+
+void exi_handed_begin(struct exi_sock *sk, int fd, uint64_t giver)
+{
+	uint64_t rx, tx;
+
+	if (exi_base_tcp.counts(sk, &rx, &tx) == 0) {
+		__atomic_store_n(&sk->sh->half[EXI_RX].bytes, rx,
+				 __ATOMIC_RELAXED);
+		__atomic_store_n(&sk->sh->half[EXI_TX].bytes, tx,
+				 __ATOMIC_RELAXED);
+	}
+	sk->giver = giver;
+	if (sk->role == EXI_ROLE_ACCEPT) {
+		sk->counted = true;
+		exi_marker_connection();
+		exi_proof_sign(fd);
+	}
+	exi_begin_again(sk);
 }
 
 bool exi_handed_over_locked(struct exi_sock *sk)

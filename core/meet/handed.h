@@ -81,10 +81,19 @@ void exi_handed_forked(void);
 bool exi_handed_by_ours(int by);
 /* The inode of the giver's socket, if a descriptor came by `by'; 0: unknown. */
 uint32_t exi_handed_giver(int by);
-/* Called when descriptors that came by `by', fd among them, were received with
- * MSG_PEEK, which gives this process numbers for them. From then on no received
+/* Called when fd was received with MSG_PEEK, which gives this process a number
+ * for it. From then on no received
  * connection is known to have only one number. */
-EXI_SHIM void exi_handed_peeked(int fd, int by);
+EXI_SHIM void exi_handed_peeked(int fd);
+
+/* What the kernel says of a descriptor that was handed over: the role of the
+ * connection; NONE: it is none that may move. Waits for the socket's lock,
+ * which another process may keep; so does exi_handed_begin(). */
+enum exi_role exi_handed_role(int fd);
+/* Begins the life of such a connection, as one that meets again. giver: 0, or
+ * what exi_handed_over_locked() asks for. No lock held, or sk is not in the
+ * table yet. */
+void exi_handed_begin(struct exi_sock *sk, int fd, uint64_t giver);
 
 /* Whether only this process uses the connection, which was handed to it; looks
  * once if that is not known yet. link_lock held. */

@@ -81,34 +81,65 @@ uint32_t exi_latent_enough(enum exi_role role, enum exi_dir dir)
 					      : EXI_LATENT_MOVED_MAX / 2;
 }
 
-bool exi_latent_begin(int fd, enum exi_role role)
+/* Makes the number free for a latent connection; false: it is not. */
+static bool makes_room(int fd)
+{
+	uintptr_t was = exi_latent_word_of(fd);
+
+	if (was && !(was & EXI_LATENT)) /* a socket that closed unseen */
+		return false;
+	if (was & EXI_LATENT)
+		exi_latent_end(fd, NULL);
+	return true;
+}
+
+/* rest: the word without what is common to all. */
+static void begin(int fd, uintptr_t rest)
 {
 	static _Atomic uint32_t lives;
+	uintptr_t life =
+		atomic_fetch_add_explicit(&lives, 1, memory_order_relaxed);
+
+	exi_latent_begun(fd);
+	exi_sock_put(fd, (struct exi_sock *)(EXI_LATENT | rest |
+					     (life & LIFE_MASK) << LIFE_SHIFT));
+}
+
+bool exi_latent_begin(int fd, enum exi_role role)
+{
 	const struct exi_config *cfg = exi_config();
-	uintptr_t was, life;
 
 	if (!atomic_load_explicit(&exi_latent_on, memory_order_relaxed) ||
 	    (uint32_t)fd >= exi_table.size || !cfg->upgrade ||
 	    !cfg->upgrade_bytes || cfg->require[0] || cfg->n_ports ||
 	    atomic_load_explicit(&exi_capture_on, memory_order_relaxed) ||
-	    (!exi_registry_wire_ids() && !exi_remote_possible()))
+	    (!exi_registry_wire_ids() && !exi_remote_possible()) ||
+	    !makes_room(fd))
 		return false;
-	was = exi_latent_word_of(fd);
-	if (was && !(was & EXI_LATENT)) /* a socket that closed unseen */
-		return false;
-	if (was & EXI_LATENT)
-		exi_latent_end(fd, NULL);
-	life = atomic_fetch_add_explicit(&lives, 1, memory_order_relaxed);
-	exi_latent_begun(fd);
 	if (role == EXI_ROLE_ACCEPT)
 		exi_marker_connection();
-	exi_sock_put(fd, (struct exi_sock *)(EXI_LATENT |
-					     (uintptr_t)role
-						     << EXI_LATENT_ROLE_SHIFT |
-					     (life & LIFE_MASK) << LIFE_SHIFT));
+	begin(fd, (uintptr_t)role << EXI_LATENT_ROLE_SHIFT);
 	if (role != EXI_ROLE_NONE)
 		exi_stats_young(fd, 1 + role);
 	return true;
+}
+
+bool exi_latent_came(int fd, uint32_t giver)
+{
+	if (!atomic_load_explicit(&exi_latent_on, memory_order_relaxed) ||
+	    (uint32_t)fd >= exi_table.size || !makes_room(fd))
+		return false;
+	begin(fd, EXI_LATENT_CAME | (uintptr_t)giver << EXI_LATENT_GIVER);
+	return true;
+}
+
+void exi_latent_shared(int fd)
+{
+	uintptr_t was = exi_latent_word_of(fd);
+
+	while (exi_latent_is_come(was) &&
+	       !exi_latent_replace(fd, &was, was | EXI_LATENT_SHARED))
+		;
 }
 
 void exi_latent_connected(int fd)
@@ -125,6 +156,8 @@ void exi_latent_connected(int fd)
 
 static struct exi_latent_state state_of(uintptr_t word)
 {
+	if (!exi_latent_is_open(word))
+		return (struct exi_latent_state){ .role = EXI_ROLE_NONE };
 	return (struct exi_latent_state){
 		.role = exi_latent_role(word),
 		.moved = { exi_latent_moved(word, EXI_RX),
@@ -165,7 +198,8 @@ void exi_latent_each(void (*f)(int fd, const struct exi_latent_state *s,
 
 static void wake_one(int fd, const struct exi_latent_state *s, void *arg)
 {
-	exi_sock_promote(fd);
+	if (!exi_latent_is_come(exi_latent_word_of(fd)))
+		exi_sock_promote(fd);
 }
 
 void exi_latent_promote_all(void)
@@ -173,12 +207,23 @@ void exi_latent_promote_all(void)
 	exi_latent_each(wake_one, NULL);
 }
 
+static void share_one(int fd, const struct exi_latent_state *s, void *arg)
+{
+	exi_latent_shared(fd);
+	wake_one(fd, s, arg);
+}
+
+void exi_latent_share_all(void)
+{
+	exi_latent_each(share_one, NULL);
+}
+
 static void forget_one(int fd, const struct exi_latent_state *s, void *arg)
 {
 	exi_latent_end(fd, NULL);
 }
 
-void exi_latent_forked(void)
+void exi_latent_forget_all(void)
 {
 	exi_latent_each(forget_one, NULL);
 }

@@ -16,6 +16,11 @@
  * call ends, as with the socket's own system calls. A call that never ends,
  * because its thread was cancelled or jumped away, keeps its direction on TCP.
  *
+ * A connection that came with a message begins as a word, too: a stranger's
+ * thread may keep the lock of its socket, for which a look at it waits. So it
+ * is looked at when the program uses it first, and calls that do not use it
+ * never wait for it.
+ *
  * Connections are latent only where every close is seen, because the word
  * belongs to the descriptor number. */
 #ifndef EXI_CORE_MEET_LATENT_H
@@ -40,6 +45,12 @@ EXI_SHIM extern void (*exi_latent_promoted)(struct exi_sock *sk, int fd);
 /* Makes a new descriptor a latent connection. Returns false if it must be a
  * socket. An accepted one is counted among the connections (marker.h). */
 EXI_SHIM bool exi_latent_begin(int fd, enum exi_role role);
+
+/* Makes a descriptor that came with a message a latent connection; `giver' is
+ * exi_handed_giver(). False: it stays the kernel's. */
+bool exi_latent_came(int fd, uint32_t giver);
+/* Another process may get, or have, the connection that came. */
+void exi_latent_shared(int fd);
 
 /* The latent connection is connected, or about to be. */
 EXI_SHIM void exi_latent_connected(int fd);
@@ -69,10 +80,13 @@ EXI_SHIM bool exi_latent_end(int fd, struct exi_latent_state *ret);
 EXI_SHIM void
 exi_latent_each(void (*f)(int fd, const struct exi_latent_state *s, void *arg),
 		void *arg);
+/* Promotes all but those that came with a message. share_all: called before
+ * other processes get what this one has; these do not move then. */
 EXI_SHIM void exi_latent_promote_all(void);
-/* Called in the child after fork: the latent connections in its table stay the
- * kernel's. */
-void exi_latent_forked(void);
+EXI_SHIM void exi_latent_share_all(void);
+/* Called in the child after fork, and when the shim leaves: the latent
+ * connections in the table stay the kernel's. */
+EXI_SHIM void exi_latent_forget_all(void);
 
 /* The parts of the word of a connection that is being promoted. */
 enum exi_role exi_latent_role(uintptr_t word);
@@ -90,6 +104,24 @@ uint32_t exi_latent_life(uintptr_t word);
 #define EXI_LATENT_INSIDE(d)  (3 + 2 * (d))
 #define EXI_LATENT_INSIDE_MAX 3u
 #define EXI_LATENT_OVER	      ((uintptr_t)1 << 7)
+
+/* Of one that came with a message: in the place of the role; the giver, in that
+ * of the bytes; and whether other processes may have it. */
+#define EXI_LATENT_CAME	  EXI_LATENT_ROLE
+#define EXI_LATENT_GIVER  24
+#define EXI_LATENT_SHARED EXI_LATENT_OVER
+
+static inline bool exi_latent_is_open(uintptr_t word)
+{
+	return (word & EXI_LATENT) && (word & EXI_LATENT_ROLE) &&
+	       (word & EXI_LATENT_ROLE) != EXI_LATENT_CAME;
+}
+
+static inline bool exi_latent_is_come(uintptr_t word)
+{
+	return (word & EXI_LATENT) &&
+	       (word & EXI_LATENT_ROLE) == EXI_LATENT_CAME;
+}
 
 #define EXI_LATENT_MOVED(d)  (24 + 20 * (d))
 #define EXI_LATENT_MOVED_MAX ((1u << 20) - 1)

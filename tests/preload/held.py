@@ -3,8 +3,10 @@
 """A stranger keeps the locks of a TCP socket and of an epoll set: a thread of his sends
 from memory that never comes, another one gets events there. The library and the
 commands wait for no such lock: a program under the shim receives both in a message, and
-serves a client, and exs stat looks at all sockets, while the locks are kept; and at a
-page of counters, whose lock a thread keeps that writes there likewise.
+serves a client, spawns and forks, and exs stat looks at all sockets, while the locks are
+kept; and at a page of counters, whose lock a thread keeps that writes there likewise. The
+message comes from the stranger's socket, or on a pair that root made before the stranger
+gave up root.
 Usage: held.py EXS."""
 
 import ctypes
@@ -28,15 +30,27 @@ MISSING = 1
 FAULT = 0x12
 
 VICTIM = '''
-import os, socket, sys
-l = socket.socket(socket.AF_UNIX)
-l.bind('\\0' + sys.argv[1])
-l.listen()
+import os, select, socket, subprocess, sys
+if sys.argv[1].isdigit():
+    by = socket.socket(fileno=int(sys.argv[1]))
+else:
+    l = socket.socket(socket.AF_UNIX)
+    l.bind('\\0' + sys.argv[1])
+    l.listen()
 served = socket.create_server(('127.0.0.1', 0))
 pair = socket.create_connection(served.getsockname()), served.accept()[0]
 print(served.getsockname()[1], flush=True)
-fds = socket.recv_fds(l.accept()[0], 1, 2)[1]
+if not sys.argv[1].isdigit():
+    by = l.accept()[0]
+fds = socket.recv_fds(by, 1, 2)[1]
 print('has received', len(fds), flush=True)
+# As natively, none of these waits.
+subprocess.run(['/bin/true'], check=True)
+os.posix_spawn('/bin/true', ['true'], {})
+if not os.fork():
+    os._exit(0)
+e = select.epoll()
+e.register(fds[0], select.EPOLLIN)
 # On its way to shared memory, and there, the library searches for waits for it.
 c = served.accept()[0]
 while True:
@@ -77,9 +91,9 @@ def faults():
     return fd, memory, at
 
 
-def holder(name, ready, over):
-    """As nobody: keeps the locks of a connection and of a set, passes both to the name,
-    and ends with what ends the pipe `over'."""
+def holder(to, ready, over):
+    """As nobody: keeps the locks of a connection and of a set, passes both by the socket
+    or to the name, and ends with what ends the pipe `over'."""
     fd, memory, at = faults()
     libc = ctypes.CDLL(None)
     served = socket.create_server(('127.0.0.1', 0))
@@ -98,8 +112,9 @@ def holder(name, ready, over):
                  lambda: libc.epoll_wait(e.fileno(), there, 4, -1)):
         threading.Thread(target=call, daemon=True).start()
         assert os.read(fd, 32)[0] == FAULT  # waits until the thread does
-    to = socket.socket(socket.AF_UNIX)
-    to.connect('\0' + name)
+    if isinstance(to, str):
+        name, to = to, socket.socket(socket.AF_UNIX)
+        to.connect('\0' + name)
     socket.send_fds(to, [b'x'], [s.fileno(), e.fileno()])
     os.write(ready, b'x')
     os.read(over, 1)
@@ -135,9 +150,15 @@ def main():
     if os.getuid() or faults()[0] is None:
         print('it needs root, and userfaultfd(2)')
         return 77
-    name = 'held %d' % os.getpid()
+    return holds(None) | holds(socket.socketpair())
+
+
+def holds(pair):
+    """With the message on the pair, or from the stranger's own socket."""
+    name = str(pair[0].fileno()) if pair else 'held %d' % os.getpid()
     victim = subprocess.Popen([EXS, 'run', sys.executable, '-c', VICTIM, name],
-                              stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+                              stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                              pass_fds=[pair[0].fileno()] if pair else [])
     port = victim.stdout.readline().strip()
     keeper = subprocess.Popen([EXS, 'run', sys.executable, __file__, EXS, '--keep'],
                               stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
@@ -146,7 +167,7 @@ def main():
     child = os.fork()
     if not child:
         os.close(over[1])
-        holder(name, ready[1], over[0])
+        holder(pair[1] if pair else name, ready[1], over[0])
     bad = 0
     try:
         assert select.select([ready[0]], [], [], TIMEOUT)[0], 'nothing was passed'
