@@ -206,6 +206,7 @@ int tool_run(int argc, char **argv)
 	if (r.report)
 		setenv("EXS_REPORT",
 		       from_here(r.report, report, sizeof(report)), 1);
+	exi_config_warns_later = true;
 	why = exi_config_refusal();
 	if (why) {
 		tool_fail("%s", why);

@@ -202,6 +202,8 @@ static void follow_cgroup(void)
 	strcpy(origin_texts[i], "cgroup");
 }
 
+bool exi_config_warns_later;
+
 static void load(void)
 {
 	static struct exi_config_file files[N_FILES] = {
@@ -213,6 +215,8 @@ static void load(void)
 		  .name = "file" },
 	};
 
+	if (exi_config_warns_later)
+		exi_log_level = EXI_LOG_ERROR;
 	config.config_home = keep("XDG_CONFIG_HOME");
 	config.home = keep("HOME");
 	for (size_t i = 0; i < EXI_CONFIG_SETTINGS; i++)
@@ -221,7 +225,10 @@ static void load(void)
 	for (size_t n = 0; n < N_FILES; n++)
 		exi_config_read(&files[n], false);
 	resolve(files, 0, EXI_CONFIG_OF_LOG);
-	exi_log_level = config.log_level;
+	exi_log_level =
+		exi_config_warns_later && config.log_level > EXI_LOG_ERROR
+			? EXI_LOG_ERROR
+			: config.log_level;
 	exi_log_file(config.log_file);
 	for (size_t n = 0; n < N_FILES; n++)
 		exi_config_read(&files[n], true);

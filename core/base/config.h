@@ -103,6 +103,10 @@ struct exi_config_way exi_config_way(uint16_t port);
  * be another program's, cause one warning each. Thread-safe, idempotent. */
 void exi_config_load(void);
 
+/* Set before the configuration is loaded: only errors are logged, because the
+ * program that this process becomes loads it again, and warns. */
+extern bool exi_config_warns_later;
+
 /* Null, or the reason, in one line, why nothing may be started: a setting that
  * allows or forbids something has a value that cannot be used, so any guess
  * could use what the user excluded, or omit what the user requires; or the file

@@ -95,6 +95,18 @@ def expect_native(what, shim, env):
         bad = 1
 
 
+def expect_once(what, env):
+    """What exs run and the program both read is told by the program."""
+    global bad
+    plain = {k: v for k, v in os.environ.items() if not k.startswith('EXS_')}
+    run = subprocess.run([EXS, 'run', 'true'], stderr=subprocess.PIPE, text=True,
+                         env={**plain, **env}, timeout=60, check=False)
+    for name in env:
+        if sum(name in line for line in run.stderr.splitlines()) != 1:
+            print('%s: %r' % (what, run.stderr))
+            bad = 1
+
+
 def main():
     say = 'echo $EXS_UPGRADE $EXS_SPIN_US $EXS_PROVIDER $EXS_REQUIRE $EXS_REPORT'
     with tempfile.TemporaryDirectory() as tmp:
@@ -173,6 +185,8 @@ def main():
             expect_native(variable, shim, {variable: value, 'EXS_REPORT': '-'})
         expect('harmless', ['echo'], 0, '\n', err='EXS_SPIN_US',
                env={'EXS_SPIN_US': 'fast'})
+        expect_once('each warning comes once', {'EXS_SPIN_US': 'fast', 'EXS_LOG': 'loud',
+                                                'EXS_NO_SUCH': '1'})
     return bad
 
 
