@@ -290,11 +290,12 @@ static void count_connection(struct tally *t, struct exi_sock *sk, int fd)
 	if (counted || exi_info_of(sk, fd, &i) < 0)
 		return;
 	/* A connection that has ended is not connected; that is no reason to
-	 * report. */
+	 * report, unless it never was. */
 	if (i.exs_x_reason == EXS_X_REASON_UNDECIDED ||
 	    i.exs_x_reason == EXS_X_REASON_PEER_LOST ||
 	    (i.exs_x_reason == EXS_X_REASON_NOT_CONNECTED &&
-	     reason != EXS_X_REASON_UNDECIDED))
+	     (reason != EXS_X_REASON_UNDECIDED ||
+	      i.exs_x_rx_bytes + i.exs_x_tx_bytes)))
 		i.exs_x_reason = reason;
 	exi_lock(&lock);
 	count_locked(t, sk, fd, &i);

@@ -132,7 +132,7 @@ static void meet_again_locked(struct exi_sock *sk)
 void exi_ending_hung_up_locked(struct exi_sock *sk)
 {
 	struct exi_shared *sh = sk->sh;
-	bool in_use, resumes, said_end;
+	bool in_use, resumes, said_end, in_order;
 	int reason, err = 0;
 
 	EXI_LOCKED(&sk->link_lock);
@@ -143,6 +143,9 @@ void exi_ending_hung_up_locked(struct exi_sock *sk)
 	in_use = sh->half[EXI_TX].mode == EXI_MODE_RING ||
 		 sh->half[EXI_RX].mode == EXI_MODE_LEFT ||
 		 sh->half[EXI_RX].mode == EXI_MODE_RING;
+	/* The peer has all that this end sends, and may leave before its own
+	 * end of TCP is here. */
+	in_order = said_end || (!in_use && sh->half[EXI_TX].fin);
 	/* A TAKEBACK may be lost, too, even from a peer that is known to be
 	 * gone because TCP was reset first: a reader waits for the bytes behind
 	 * the TAKEBACK, and must get TCP's error instead. */
@@ -179,7 +182,7 @@ void exi_ending_hung_up_locked(struct exi_sock *sk)
 	if (!resumes && (reason == EXS_X_REASON_UNDECIDED ||
 			 (in_use && reason != EXS_X_REASON_PROTOCOL &&
 			  reason != EXS_X_REASON_FABRIC_LOST)))
-		exi_sock_reason(sk, said_end ? EXS_X_REASON_HALF_CLOSED
+		exi_sock_reason(sk, in_order ? EXS_X_REASON_HALF_CLOSED
 					     : EXS_X_REASON_PEER_LOST);
 }
 

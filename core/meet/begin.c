@@ -267,8 +267,11 @@ int exi_begin_may_meet(struct exi_sock *sk, int fd, struct exi_tuple *ret)
 		reason = EXS_X_REASON_UNSEEN_WAIT;
 	if (!reason)
 		reason = sk->base->forbidden(fd);
+	/* What was accepted was connected, and has ended. */
 	if (!reason && exi_tuple_of(fd, ret))
-		reason = EXS_X_REASON_NOT_CONNECTED;
+		reason = sk->role == EXI_ROLE_ACCEPT
+				 ? EXS_X_REASON_HALF_CLOSED
+				 : EXS_X_REASON_NOT_CONNECTED;
 	if (!reason && exi_tuple_is_self(ret))
 		reason = EXS_X_REASON_SELF;
 	/* A process with the other end's addresses need not be the peer. */

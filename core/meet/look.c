@@ -206,8 +206,10 @@ static int meet_as_b_locked(struct exi_sock *sk, const struct exi_tuple *t)
 
 		if (l->known || exi_meet_is_ours(reason))
 			exi_pair_send_no(fd, reason);
+		/* Sets the reason, which may be that the connection has
+		 * ended. */
 		exi_meet_give_up_locked(sk, reason);
-		return reason;
+		return EXS_X_REASON_NONE;
 	}
 	exi_service_timed(&l->timer);
 	return EXS_X_REASON_NONE;
@@ -269,7 +271,8 @@ static int meet_b_locked(struct exi_sock *sk, int fd, bool eager)
 	if (reason == EXS_X_REASON_UNDECIDED && !eager && is_out_of_reach(&t))
 		reason = exi_why_elsewhere();
 	if (reason != EXS_X_REASON_UNDECIDED) {
-		if (!sk->keeps)
+		/* A that was there, and is to be met later, has its mark. */
+		if (!sk->keeps && (reason || sk->link || !sk->again))
 			exi_marks_none(sh);
 		return reason;
 	}

@@ -218,9 +218,21 @@ static int last_words(int fd, bool *ret_not_now)
 	return EXS_X_REASON_PEER_LOST;
 }
 
+static bool has_shut_down(struct exi_sock *sk)
+{
+	struct exi_half *tx = &sk->sh->half[EXI_TX];
+	bool ret;
+
+	exi_lock(&tx->lock);
+	ret = tx->fin;
+	exi_unlock(&tx->lock);
+	return ret;
+}
+
 /* The reason for a meeting that failed. If the connection may have ended, it is
  * undecided: a peer that is gone does not answer, and the kernel cannot
- * identify it. */
+ * identify it. A peer that has read the end of all that this end sends may
+ * leave in order before its own end is here. */
 static int while_it_lasted(struct exi_sock *sk, int reason)
 {
 	switch (reason) {
@@ -228,7 +240,9 @@ static int while_it_lasted(struct exi_sock *sk, int reason)
 	case EXS_X_REASON_PEER_REQUEST:
 	case EXS_X_REASON_REFUSED:
 	case EXS_X_REASON_TIMEOUT:
-		return exi_tcp_ended(sk) ? EXS_X_REASON_UNDECIDED : reason;
+		return exi_tcp_ended(sk)   ? EXS_X_REASON_UNDECIDED
+		       : has_shut_down(sk) ? EXS_X_REASON_HALF_CLOSED
+					   : reason;
 	default:
 		return reason;
 	}

@@ -65,6 +65,7 @@ void exi_ready_lowat(struct exi_sock *sk)
  * mix. */
 enum {
 	TCP_FIN_WAIT1 = 4,
+	TCP_FIN_WAIT2 = 5,
 	TCP_TIME_WAIT = 6,
 	TCP_CLOSE = 7,
 	TCP_CLOSE_WAIT = 8,
@@ -117,6 +118,7 @@ static int counts_written(int fd, uint64_t *ret_acked, struct tcp_info *ret)
 		if (err)
 			return err;
 		if (before.tcpi_bytes_acked == after.tcpi_bytes_acked &&
+		    before.tcpi_state == after.tcpi_state &&
 		    bytes_begun(&before) == bytes_begun(&after)) {
 			*ret_acked = after.tcpi_bytes_acked + (uint64_t)queued;
 			*ret = after;
@@ -270,23 +272,48 @@ static int counts(struct exi_sock *sk, uint64_t *ret_rx, uint64_t *ret_tx)
 		       : err;
 }
 
-/* Only the end that connected sent a SYN that was counted. */
+/* Whether this end has begun its FIN, which counts as written once it has. A
+ * connection that is closed does not show that. */
+static bool fin_begun(uint8_t state)
+{
+	return state == TCP_FIN_WAIT1 || state == TCP_FIN_WAIT2 ||
+	       state == TCP_CLOSING || state == TCP_LAST_ACK ||
+	       state == TCP_TIME_WAIT;
+}
+
+/* What was counted as written beside the bytes: the SYN, of the end that
+ * connected alone, and this end's FIN. */
+static int counted_more(int fd, struct tcp_info *ret)
+{
+	uint64_t acked;
+	int err = counts_written(fd, &acked, ret);
+
+	return err ? err : (int)(acked - (bytes_begun(ret) - fin_waits(ret)));
+}
+
 static enum exi_role role_of(int fd)
 {
 	struct tcp_info i;
-	uint64_t acked, begun;
+	int more = counted_more(fd, &i);
 
-	if (counts_written(fd, &acked, &i))
+	if (more < 0 || i.tcpi_state == TCP_CLOSE)
 		return EXI_ROLE_NONE;
-	begun = bytes_begun(&i);
-	return acked == begun + 1 ? EXI_ROLE_CONNECT
-	       : acked == begun	  ? EXI_ROLE_ACCEPT
-				  : EXI_ROLE_NONE;
+	more -= fin_begun(i.tcpi_state);
+	return more == 1   ? EXI_ROLE_CONNECT
+	       : more == 0 ? EXI_ROLE_ACCEPT
+			   : EXI_ROLE_NONE;
 }
 
 static bool has_role(struct exi_sock *sk, int fd)
 {
-	return role_of(fd) == sk->role;
+	struct tcp_info i;
+	int more = counted_more(fd, &i);
+
+	if (more < 0)
+		return false;
+	more -= sk->role == EXI_ROLE_CONNECT;
+	return more == fin_begun(i.tcpi_state) ||
+	       (more == 1 && i.tcpi_state == TCP_CLOSE);
 }
 
 static bool option_set(int fd, int level, int name)

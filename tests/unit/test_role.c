@@ -65,6 +65,32 @@ static void the_role_is_told_at_any_moment(void **state)
 	close(ends[1]);
 }
 
+/* A FIN counts as a byte that was written. */
+static void the_role_is_told_after_a_fin(void **state)
+{
+	struct exi_sock a = { .role = EXI_ROLE_CONNECT },
+			b = { .role = EXI_ROLE_ACCEPT };
+	int first;
+
+	for (first = 0; first < 2; first++) {
+		t_plain_pair(ends);
+		if (!t_can(has_tcp_info(ends[0]), "TCP_INFO"))
+			skip();
+		T_OK(shutdown(ends[first], SHUT_WR));
+		T_EQ(exi_base_tcp.role(ends[0]), EXI_ROLE_CONNECT);
+		T_EQ(exi_base_tcp.role(ends[1]), EXI_ROLE_ACCEPT);
+		T(exi_base_tcp.same(&a, ends[0]));
+		T(exi_base_tcp.same(&b, ends[1]));
+		T(!exi_base_tcp.same(&b, ends[0]));
+		/* A closed connection may have been either. */
+		T_OK(shutdown(ends[!first], SHUT_WR));
+		T(exi_base_tcp.same(&a, ends[0]));
+		T(exi_base_tcp.same(&b, ends[1]));
+		close(ends[0]);
+		close(ends[1]);
+	}
+}
+
 static void what_is_not_connected_has_none(void **state)
 {
 	int s = T_OK(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
@@ -99,6 +125,7 @@ int main(void)
 {
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_role_is_told_at_any_moment),
+		cmocka_unit_test(the_role_is_told_after_a_fin),
 		cmocka_unit_test(what_is_not_connected_has_none),
 		cmocka_unit_test(streams_of_tcp_are_told_from_other_sockets),
 	};
