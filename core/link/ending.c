@@ -344,6 +344,14 @@ int exi_link_reason(struct exi_sock *sk)
 		       : reason;
 }
 
+static bool is_connected(int fd)
+{
+	struct sockaddr_storage peer;
+	socklen_t len = sizeof(peer);
+
+	return getpeername(fd, (struct sockaddr *)&peer, &len) == 0;
+}
+
 int exi_link_last_reason_locked(struct exi_sock *sk, int fd)
 {
 	const struct exi_half *rx = &sk->sh->half[EXI_RX];
@@ -361,6 +369,9 @@ int exi_link_last_reason_locked(struct exi_sock *sk, int fd)
 	if (l && (l->state == EXI_LINK_LISTEN || l->state == EXI_LINK_LOOK))
 		return exi_why_in_vain(l, in, out, fd);
 	if (l || sk->cut || !exi_look_done_locked(sk))
+		return EXS_X_REASON_UNDECIDED;
+	/* Nobody was looked for: the connect failed, or is in progress. */
+	if (!in && !is_connected(fd))
 		return EXS_X_REASON_UNDECIDED;
 	return exi_why_nobody_of(fd);
 }

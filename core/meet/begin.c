@@ -410,7 +410,8 @@ static void expect_answer(struct exi_shared *sh)
 }
 
 /* Whether the peer's port has a marker. If not, the connection will look again,
- * or gets the reason why it meets no peer. */
+ * as does one whose connect is in progress, or gets the reason why it meets no
+ * peer. */
 static bool marked(struct exi_sock *sk)
 {
 	struct exi_tuple t;
@@ -428,8 +429,7 @@ static bool marked(struct exi_sock *sk)
 	exi_fds_end();
 	if (ret > 0)
 		return true;
-	if ((!ret || (ret == -ENOTCONN && sk->base->early)) &&
-	    reason == EXS_X_REASON_PLAIN_PEER)
+	if (ret == -ENOTCONN || (!ret && reason == EXS_X_REASON_PLAIN_PEER))
 		expect_answer(sk->sh);
 	else
 		exi_sock_reason(sk, reason);

@@ -6,6 +6,7 @@
 #include <linux/net_tstamp.h>
 #include <linux/seccomp.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -597,6 +598,59 @@ static void what_ended_while_it_met_is_not_lost(void)
 	t_peer_join(&p);
 }
 
+/* Fills a listener's queue, so that a connect to it stays in progress until
+ * there is room. Returns the number of connections that fill it. */
+static int fill(int l, const struct t_addr *at, int queued[4])
+{
+	struct pollfd p = { .events = POLLOUT };
+	int n;
+
+	T_OK(listen(l, 0));
+	for (n = 0; n < 4; n++) {
+		p.fd = T_OK(socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0));
+		if (connect(p.fd, (struct sockaddr *)&at->ss, at->len) < 0 &&
+		    poll(&p, 1, 0) == 0) {
+			close(p.fd);
+			return n;
+		}
+		queued[n] = p.fd;
+	}
+	T_MSG(false, "the listener has room for all");
+	return n;
+}
+
+/* Nothing is known of the peer before the connect is done. */
+static void a_connect_in_progress_does_not_judge_its_peer(void)
+{
+	int l, s, b, n, queued[4];
+	struct t_addr at;
+
+	setenv("EXS_UPGRADE", "connect", 1);
+	t_init();
+	l = t_listener(T_IPV4, &at);
+	n = fill(l, &at, queued);
+	s = T_OK(exs_socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0));
+	T_ERR(exs_connect(s, (struct sockaddr *)&at.ss, at.len, 0, T_SYNC),
+	      EINPROGRESS);
+	T(t_info(s).exs_x_reason != EXS_X_REASON_PLAIN_PEER);
+	while (n) {
+		t_close(t_accept(l));
+		close(queued[--n]);
+	}
+	b = t_accept(l);
+	t_settle_pair(s, b, T_SHM);
+	exchange(s, b);
+	t_close(s);
+	t_close(b);
+	t_close(l);
+	/* Nobody is there. */
+	s = T_OK(exs_socket(AF_INET, SOCK_STREAM, 0));
+	T_ERR(exs_connect(s, (struct sockaddr *)&at.ss, at.len, 0, T_SYNC),
+	      ECONNREFUSED);
+	T_EQ(t_info(s).exs_x_reason, EXS_X_REASON_NOT_CONNECTED);
+	t_close(s);
+}
+
 /* A device may have connections of the same addresses as another. */
 static void only_ends_that_are_bound_to_one_device_meet(void)
 {
@@ -665,6 +719,7 @@ static const struct t_row rows[] = {
 	T_ROW(a_peer_that_was_killed_is_lost),
 	T_ROW(what_ended_while_it_met_is_not_lost),
 	T_ROW(a_server_that_says_much_first_is_met_when_it_is_answered),
+	T_ROW(a_connect_in_progress_does_not_judge_its_peer),
 	T_ROW(only_ends_that_are_bound_to_one_device_meet),
 	T_ROW(in_another_network_namespace_nobody_is_asked),
 	T_ROW(a_program_with_rings_of_its_own_stays_on_tcp),
