@@ -18,6 +18,7 @@
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <unistd.h>
+#include "tests/fault/files.h"
 #include "tests/support/bytes.h"
 #include "tests/support/check.h"
 #include "tests/support/net.h"
@@ -40,6 +41,9 @@ struct variant {
 	bool more;
 	bool urgent;
 	bool async; /* end A works with events */
+	/* Descriptors come with some bytes: a program of plain calls, under exs
+	 * run, which another program disturbs. */
+	bool files;
 };
 
 static const struct variant variants[] = {
@@ -56,6 +60,8 @@ static const struct variant variants[] = {
 	  .chunk_max = 9000, .urgent = true },
 	{ "async", "one end works with events", .chunk_max = 60000,
 	  .async = true },
+	{ "files", "descriptors come with some bytes, by plain calls",
+	  .chunk_max = 9000, .bytes_max = 3000000, .files = true },
 };
 
 static struct {
@@ -82,6 +88,7 @@ struct direction {
 	_Atomic uint64_t sent;
 	_Atomic uint64_t received;
 	_Atomic bool ended; /* the receiver has seen the end */
+	_Atomic int files;  /* sent, and not received */
 	uint64_t limit;
 	enum urgent_mode urgent;
 };
@@ -132,7 +139,8 @@ static void finish_sending(struct end *e, uint64_t sent)
 	if (opt.v->cork)
 		set_option(e->s, TCP_CORK, 0);
 	T_EQ(e->out->sent, sent);
-	T_OK(t_shutdown(e->s, SHUT_WR));
+	T_OK(opt.v->files ? shutdown(e->s, SHUT_WR)
+			  : t_shutdown(e->s, SHUT_WR));
 }
 
 static void *sender(void *arg)
@@ -149,7 +157,14 @@ static void *sender(void *arg)
 		if (opt.v->cork && t_below(&r, 8) == 0)
 			set_option(e->s, TCP_CORK, t_below(&r, 2));
 		t_fill(buf, n, e->out_seed, sent);
-		t_send_all(e->s, buf, n, flags);
+		if (!opt.v->files) {
+			t_send_all(e->s, buf, n, flags);
+		} else if (t_below(&r, 400)) {
+			t_send_plain(e->s, buf, n);
+		} else { /* it leaves the fabric for good */
+			e->out->files++;
+			t_send_file(e->s, buf, n, sent);
+		}
 		sent += n;
 		e->out->sent = sent;
 	}
@@ -161,7 +176,21 @@ static void *sender(void *arg)
 static void seen_end(struct end *e, uint64_t received)
 {
 	T_EQ(received, e->in->sent);
+	T_EQ(e->in->files, 0);
 	e->in->ended = true;
+}
+
+/* A file comes with the first of its bytes. */
+static ssize_t receive_files(struct end *e, char *buf, size_t n, uint64_t at)
+{
+	uint64_t file = UINT64_MAX;
+	ssize_t ret = t_recv_file(e->s, buf, n, &file);
+
+	if (file != UINT64_MAX) {
+		T(file >= at && file < at + (uint64_t)ret);
+		e->in->files--;
+	}
+	return ret;
 }
 
 static void *receiver(void *arg)
@@ -174,7 +203,10 @@ static void *receiver(void *arg)
 	ssize_t n;
 
 	for (;;) {
-		n = t_recv(e->s, buf, t_chunk(&r, max), 0);
+		size_t len = t_chunk(&r, max);
+
+		n = opt.v->files ? receive_files(e, buf, len, received)
+				 : t_recv(e->s, buf, len, 0);
 		if (n <= 0)
 			break;
 		t_check_bytes(buf, n, e->in_seed, received);
@@ -344,7 +376,7 @@ static void *disturber(void *arg)
 	struct end *e = arg;
 	struct t_rng r = rng_for(e, 3);
 
-	while (!all_over(e)) {
+	while (!opt.v->files && !all_over(e)) {
 		if (t_below(&r, 4))
 			force_down(e);
 		if (t_below(&r, 4) == 0)
@@ -591,7 +623,8 @@ static void timed_episode(struct runner *run, struct t_rng *r)
 /* Where urgent data is about, most switches are refused. */
 static bool switched(void)
 {
-	return shared->upgrades >= (strcmp(opt.v->name, "urgent") ? 20 : 2);
+	return opt.v->files ||
+	       shared->upgrades >= (strcmp(opt.v->name, "urgent") ? 20 : 2);
 }
 
 static void run_a(int ctl)

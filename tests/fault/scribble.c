@@ -98,10 +98,10 @@ static void stop(struct victim *v)
 
 static int connect_to(struct victim_port port)
 {
-	struct t_addr to = t_loopback(T_IPV4, ntohs(port.port));
+	struct t_addr to = t_loopback(T_IPV4, (int)port.port);
 	int s;
 
-	t_type = port.type;
+	t_type = (int)port.type;
 	s = t_connect(&to);
 	t_type = SOCK_STREAM;
 	return s;
@@ -413,8 +413,8 @@ static void torment(uint64_t seed, int rounds, char **command)
 	t_init();
 	l = t_listener(T_IPV4, &at);
 	start(&v, command, t_port_of(l));
-	t_tell(other.ctl, ntohs(alone.port[PORTS - 1].port));
-	t_tell(other.ctl, ntohs(v.port[PORTS - 1].port));
+	t_tell(other.ctl, (int)alone.port[PORTS - 1].port);
+	t_tell(other.ctl, (int)v.port[PORTS - 1].port);
 	t_expect(other.ctl, 1);
 	be_honest(&v, l);
 	before = at_rest(v.pid);

@@ -8,6 +8,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 /* Options of a sanitizer that is built in: the program ends while its threads
@@ -22,9 +23,49 @@ const char *__asan_default_options(void)
 struct show {
 	const struct victim_calls *calls;
 	const struct victim_face *face;
-	struct sockaddr_in at;
+	union {
+		struct sockaddr sa;
+		struct sockaddr_in in;
+		struct sockaddr_un un;
+	} at;
+	socklen_t len;
 	int listener;
 };
+
+static bool is_unix(void)
+{
+	return getenv("T_UNIX");
+}
+
+/* The address with this port; 0: one that the kernel chooses. */
+static void make_address(struct show *show, uint32_t port)
+{
+	struct sockaddr_un *un = &show->at.un;
+
+	if (!is_unix()) {
+		show->at.in.sin_family = AF_INET;
+		show->at.in.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+		show->at.in.sin_port = htons((uint16_t)port);
+		show->len = sizeof(show->at.in);
+		return;
+	}
+	un->sun_family = AF_UNIX;
+	show->len = sizeof(un->sun_family);
+	if (port)
+		show->len += 1 + (socklen_t)snprintf(un->sun_path + 1, 6,
+						     "%05x", port);
+}
+
+static uint32_t port_of(const struct show *show)
+{
+	return is_unix() ? (uint32_t)strtoul(show->at.un.sun_path + 1, NULL, 16)
+			 : ntohs(show->at.in.sin_port);
+}
+
+static int type_of(const struct show *show)
+{
+	return is_unix() ? SOCK_STREAM : show->face->type;
+}
 
 static void must(int result, const char *what)
 {
@@ -36,8 +77,8 @@ static void must(int result, const char *what)
 
 static int make_socket(const struct show *show)
 {
-	int s = show->calls->socket(AF_INET, show->face->type | SOCK_CLOEXEC,
-				    0);
+	int s = show->calls->socket(show->at.sa.sa_family,
+				    type_of(show) | SOCK_CLOEXEC, 0);
 
 	must(s, "socket");
 	return s;
@@ -53,8 +94,7 @@ static void *run(void *arg)
 		if (show->face->connects) {
 			s = make_socket(show);
 			/* The other program has ended. */
-			if (calls->connect(s, (struct sockaddr *)&show->at,
-					   sizeof(show->at)) < 0)
+			if (calls->connect(s, &show->at.sa, show->len) < 0)
 				return NULL;
 		} else {
 			s = calls->accept(show->listener);
@@ -68,19 +108,19 @@ static void *run(void *arg)
 static void listen_at(struct show *show)
 {
 	const struct victim_calls *calls = show->calls;
-	struct sockaddr *at = (struct sockaddr *)&show->at;
-	socklen_t len = sizeof(show->at);
+	struct sockaddr *at = &show->at.sa;
 
+	make_address(show, 0);
 	show->listener = make_socket(show);
-	must(calls->bind(show->listener, at, len), "bind");
+	must(calls->bind(show->listener, at, show->len), "bind");
 	must(calls->listen(show->listener, 8), "listen");
-	must(calls->getsockname(show->listener, at, &len), "getsockname");
+	show->len = sizeof(show->at);
+	must(calls->getsockname(show->listener, at, &show->len), "getsockname");
 }
 
 static void tell(const struct show *show)
 {
-	struct victim_port told = { show->at.sin_port,
-				    (uint16_t)show->face->type };
+	struct victim_port told = { port_of(show), (uint32_t)type_of(show) };
 
 	must((int)write(STDOUT_FILENO, &told, sizeof(told)), "write");
 }
@@ -90,23 +130,21 @@ int victim(int argc, char **argv, const struct victim_calls *calls,
 {
 	struct show *shows = calloc(n, sizeof(*shows));
 	pthread_t thread;
-	uint16_t port;
+	uint32_t port;
 	char byte;
 
 	if (argc != 2 || !shows)
 		return 2;
 	signal(SIGPIPE, SIG_IGN);
-	port = (uint16_t)atoi(argv[1]);
+	port = (uint32_t)atoi(argv[1]);
 	for (size_t i = 0; i < n; i++) {
 		struct show *show = &shows[i];
 
-		*show = (struct show){ calls, &faces[i], { 0 }, -1 };
-		show->at.sin_family = AF_INET;
-		show->at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+		*show = (struct show){ calls, &faces[i], .listener = -1 };
 		if (faces[i].connects) {
 			if (!port)
 				continue;
-			show->at.sin_port = htons(port);
+			make_address(show, port);
 		} else {
 			listen_at(show);
 			tell(show);

@@ -6,7 +6,8 @@
  *
  * A face that connects does so to PORT of the loopback interface; with 0 there
  * is none. Each other face listens; the program writes a struct victim_port for
- * each to standard output, in their order, and ends with its standard input. */
+ * each to standard output, in their order, and ends with its standard input.
+ * With T_UNIX, its sockets are UNIX streams (tests/support/net.h). */
 #ifndef TESTS_FAULT_VICTIM_H
 #define TESTS_FAULT_VICTIM_H
 
@@ -16,8 +17,8 @@
 #include <sys/socket.h>
 
 struct victim_port {
-	uint16_t port; /* in network order */
-	uint16_t type;
+	uint32_t port; /* or, of a UNIX socket, the number that its name is */
+	uint32_t type;
 };
 
 /* One way to use a connection. */
