@@ -369,7 +369,7 @@ int exi_meet_fabric_new(struct exi_sock *sk, const struct exi_provider *p)
 	if (!c)
 		return -ENOMEM;
 	if (sk->base->most)
-		c->most = sk->base->most();
+		c->most = sk->base->most(sk->tcp->fd);
 	exi_meet_lock_halves(sk);
 	atomic_store(&sk->remote, p->caps & EXI_CAP_REMOTE);
 	__atomic_store_n(&sk->fab, c, __ATOMIC_RELAXED);

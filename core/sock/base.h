@@ -73,9 +73,11 @@ struct exi_base {
 	 * since the connection began, which agree at both ends at the first
 	 * switch. */
 	bool counted_here;
-	/* most: the largest ring for which the stream has space when its bytes
-	 * are taken back, also while no end reads; null: no limit. */
-	uint32_t (*most)(void);
+	/* most: the largest ring for what fd sends: a program that the kernel
+	 * holds up is held up by the ring, too, and the stream has space for
+	 * the bytes when they are taken back, also while no end reads. null: no
+	 * limit. */
+	uint32_t (*most)(int fd);
 	/* beside: with a ring of this size, the number of further bytes for
 	 * which the stream has space; a direction with more bytes queued goes
 	 * to the fabric later. Set if most is. */

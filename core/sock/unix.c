@@ -126,9 +126,20 @@ int64_t exi_unix_beside(uint32_t most_room, uint32_t ring)
 	return (int64_t)most_room - ring - ring / 16 - LAST;
 }
 
-static uint32_t most(void)
+/* At least what the socket has room for: the usual SO_SNDBUF, or what the
+ * program asked for. More would hold a sender up later than the kernel does,
+ * where the host allows more. */
+static uint32_t most(int fd)
 {
-	return exi_unix_ring(room());
+	uint32_t limit = exi_unix_ring(room()), ret = 1;
+	int own = 0;
+	socklen_t len = sizeof(own);
+
+	if (getsockopt(fd, SOL_SOCKET, SO_SNDBUF, &own, &len) < 0 || own < 1)
+		return limit;
+	while (ret < (uint32_t)own && ret < limit)
+		ret *= 2;
+	return ret;
 }
 
 static int64_t beside(uint32_t ring)

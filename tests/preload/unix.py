@@ -25,6 +25,7 @@ ROUNDS = 40
 SO_PASSCRED = 16
 STOLEN = b'stolen'
 ONE_WAY = 'up', 'down'
+ROOM = {'small': 100000, 'large': 900000}  # SO_SNDBUF
 PIDFD_GETFD = 438
 MESSAGE_NO = 12
 CLOSE = 3 if os.uname().machine == 'x86_64' else 57
@@ -74,6 +75,10 @@ def echo(s):
         elif order == b'f':
             text = receive_file(s)
             s.sendall(struct.pack('I', len(text)) + text)
+        elif order == b'w':
+            sys.stdin.readline()
+            while s.recv(SIZE):
+                pass
         elif order == b'u':
             while s.recv(SIZE):
                 pass
@@ -82,6 +87,17 @@ def echo(s):
                 s.sendall(bytes(SIZE))
         else:
             return
+
+
+def pressure(s):
+    """How much of 4 KiB each goes in while the peer does not read."""
+    n = 0
+    s.setblocking(False)
+    try:
+        while True:
+            n += s.send(bytes(4096))
+    except BlockingIOError:
+        return n
 
 
 def told():
@@ -197,6 +213,8 @@ def call(name, what):
     s = socket.socket(socket.AF_UNIX)
     if what == 'bytes':
         s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 50000)
+    if what in ROOM:
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, ROOM[what])
     usual = size_of(s)
     s.connect(name)
     if what == 'stolen':
@@ -230,6 +248,10 @@ def call(name, what):
     if what == 'full':
         s.sendall(b'e')
         print(json.dumps(full(s)))
+        return
+    if what == 'usual' or what in ROOM:
+        s.sendall(b'w')
+        print(json.dumps({'held': pressure(s)}))
         return
     print(json.dumps({'peer': credentials(s), 'size': size_of(s),
                       'usual': usual}))
@@ -570,6 +592,16 @@ def main(exs):
         for f in pair(exs, 'path', what):
             check(what, on_fabric(f['report'])[0] == 1, f['report'])
             check(what + ', the sign is not seen', f['size'] == f['usual'], f)
+    # A sender is held up about where the kernel holds it up.
+    for what in ['usual'] + list(ROOM):
+        ends = socket.socketpair()
+        if what in ROOM:
+            ends[0].setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, ROOM[what])
+        native = pressure(ends[0])
+        held = pair(exs, 'path', what)[1]['held']
+        check(what, native * 0.9 < held < native * 2.5, (held, native))
+        for s in ends:
+            s.close()
     for what in 'room', 'number':
         for f in pair(exs, 'path', what):
             check(what, on_fabric(f['report'])[0] == 1 and
