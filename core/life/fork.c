@@ -87,8 +87,10 @@ static void fork_one(struct exi_sock *sk, void *arg)
 	enum exi_dir d;
 
 	sk->unused = true;
-	if (!before_fork(sk))
+	if (!before_fork(sk)) {
 		exi_holders_prefork(&sk->sh->holders);
+		exi_memory_keep(sk->sh);
+	}
 	exi_holders_inherit(&sk->sh->holders);
 	/* The parent is about to close it: it is no descriptor of the child's.
 	 * Descriptors are copied before memory: a descriptor that lingers here
@@ -137,8 +139,6 @@ static void fork_one(struct exi_sock *sk, void *arg)
 
 void exi_sock_forked(void)
 {
-	struct exi_table_slab *s, *next;
-
 	exi_latent_forget_all();
 	exi_handed_forked();
 	exi_feed_forked();
@@ -146,14 +146,9 @@ void exi_sock_forked(void)
 	atomic_store(&exi_table_pool_lock.word, 0);
 	exi_names_forked();
 	exi_holders_forked();
-	for (s = exi_table_slabs; s; s = next) {
-		next = s->next;
-		free(s); /* the sockets' memory stays */
-	}
-	exi_table_slabs = NULL;
-	exi_table_n_warm = 0;
 	atomic_store(&exi_table_exit_tid, 0);
 	exi_sock_each(fork_one, NULL);
+	exi_memory_forked();
 	exi_table_track_each(); /* notices the first use here */
 	exi_poller_forked();
 }

@@ -11,11 +11,13 @@
 #include <string.h>
 #include <sys/exs_ext.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "core/base/config.h"
 #include "core/base/ids.h"
 #include "core/base/list.h"
 #include "core/base/lock.h"
+#include "core/base/log.h"
 #include "core/base/proof.h"
 #include "core/base/util.h"
 #include "core/fabric/provider.h"
@@ -26,16 +28,55 @@
 #include "core/sock/table.h"
 
 #define SHARED_CHUNK 64u
+#define PLACE	     ((size_t)4096)
 #define WARM	     16u
+
+/* Slabs of shared memory that this process made; inherited ones are used but
+ * never allocated from. Each place of a slab has pages of its own (of 4 KiB),
+ * because a forked process keeps the places of connections that it has, and no
+ * others: it may come to be another user's, or a stranger's. */
+struct slab {
+	char *mem;
+	struct slab *next;
+	uint64_t used; /* places of this process's sockets, and warm ones */
+	uint32_t hint;
+};
+
+/* The same members of several connections lie in different sets of the
+ * cache. */
+#define SHIFT(i) ((size_t)((i) % 16u) * EXI_LINE)
+_Static_assert(sizeof(struct exi_shared) + SHIFT(15u) <= PLACE, "a place");
 
 bool exi_closes_seen;
 
 static struct exi_list free_socks = EXI_LIST_INIT(free_socks);
 static struct exi_list retired = EXI_LIST_INIT(retired); /* see retire() */
 
-/* The shared parts of these slabs that were freed last: they are in the CPU's
- * cache. */
+static struct slab *slabs;
+/* Those of the processes from which this one was forked. */
+static struct slab *inherited;
+
+/* The shared parts that were freed last: they are in the CPU's cache. */
 static struct exi_shared *warm[WARM];
+static unsigned int n_warm;
+
+static struct exi_shared *place(const struct slab *s, uint32_t i)
+{
+	return (struct exi_shared *)(void *)(s->mem + i * PLACE + SHIFT(i));
+}
+
+/* The slab in the list that has the place, and which one it is; null: none. */
+static struct slab *slab_of(struct slab *s, const struct exi_shared *sh,
+			    uint32_t *ret)
+{
+	const char *at = (const char *)sh;
+
+	while (s && (at < s->mem || at >= s->mem + SHARED_CHUNK * PLACE))
+		s = s->next;
+	if (s)
+		*ret = (uint32_t)((size_t)(at - s->mem) / PLACE);
+	return s;
+}
 
 static struct exi_sock *sock_take(void)
 {
@@ -67,29 +108,59 @@ static struct exi_sock *sock_take(void)
 	return &chunk[0];
 }
 
-static struct exi_shared *claim(struct exi_table_slab *s)
+static struct exi_shared *claim(struct slab *s)
 {
 	uint32_t i;
 
 	for (i = 0; i < SHARED_CHUNK; i++) {
 		uint32_t k = (s->hint + i) % SHARED_CHUNK;
 
-		if (exi_holders_claim(&s->mem[k].holders)) {
+		if (exi_holders_claim(&place(s, k)->holders)) {
 			s->hint = k + 1;
-			return &s->mem[k];
+			s->used |= UINT64_C(1) << k;
+			return place(s, k);
 		}
 	}
 	return NULL;
+}
+
+/* No socket of this process has the place of a slab of the list. False: it is
+ * in none. */
+static bool unused(struct slab *list, const struct exi_shared *sh)
+{
+	uint32_t i;
+	struct slab *s = slab_of(list, sh, &i);
+
+	if (s)
+		s->used &= ~(UINT64_C(1) << i);
+	return s;
+}
+
+/* What lies there is not shared from now on: nobody uses it here. */
+static void part(char *from, char *to)
+{
+	uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE) - 1;
+	char *begin = from + (-(uintptr_t)from & page);
+	char *end = to - ((uintptr_t)to & page);
+
+	if (begin < end &&
+	    mmap(begin, (size_t)(end - begin), PROT_READ | PROT_WRITE,
+		 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED)
+		exi_warn("memory stays shared with other processes: %d", errno);
 }
 
 static struct exi_shared *claim_any(void)
 {
 	struct exi_shared *sh = NULL;
 
-	while (exi_table_n_warm)
-		if (exi_holders_claim(&warm[--exi_table_n_warm]->holders))
-			return warm[exi_table_n_warm];
-	for (struct exi_table_slab *s = exi_table_slabs; s && !sh; s = s->next)
+	while (n_warm) {
+		sh = warm[--n_warm];
+		if (exi_holders_claim(&sh->holders))
+			return sh;
+		unused(slabs, sh);
+	}
+	sh = NULL;
+	for (struct slab *s = slabs; s && !sh; s = s->next)
 		sh = claim(s);
 	return sh;
 }
@@ -97,27 +168,63 @@ static struct exi_shared *claim_any(void)
 /* Frees what children had that ended without a close. */
 static void reclaim(void)
 {
-	for (struct exi_table_slab *s = exi_table_slabs; s; s = s->next)
+	for (struct slab *s = slabs; s; s = s->next)
 		for (uint32_t i = 0; i < SHARED_CHUNK; i++)
-			exi_holders_count(&s->mem[i].holders);
+			exi_holders_count(&place(s, i)->holders);
 }
 
 /* Keeps a shared part for early reuse. It may not be free: another process may
  * still have it, which exi_holders_claim() finds out. */
 static void shared_keep_warm(struct exi_shared *sh)
 {
-	struct exi_table_slab *s = exi_table_slabs;
+	uint32_t i;
 
-	while (s && (sh < s->mem || sh >= s->mem + SHARED_CHUNK))
-		s = s->next;
-	if (s && exi_table_n_warm < WARM)
-		warm[exi_table_n_warm++] = sh;
+	if (n_warm < WARM && slab_of(slabs, sh, &i)) {
+		warm[n_warm++] = sh;
+	} else if (!unused(slabs, sh) && unused(inherited, sh)) {
+		char *at = (char *)((uintptr_t)sh & ~(PLACE - 1));
+
+		part(at, at + PLACE);
+	}
+}
+
+void exi_memory_keep(const struct exi_shared *sh)
+{
+	uint32_t i;
+	struct slab *s = slab_of(slabs, sh, &i);
+
+	if (!s)
+		s = slab_of(inherited, sh, &i);
+	if (s)
+		s->used |= UINT64_C(1) << i;
+}
+
+void exi_memory_forked(void)
+{
+	struct slab *s, *next;
+	uint32_t i, n;
+
+	while (n_warm)
+		unused(slabs, warm[--n_warm]);
+	for (s = slabs; s; s = next) {
+		next = s->next;
+		for (i = 0; i < SHARED_CHUNK; i += n + 1) {
+			for (n = 0;
+			     i + n < SHARED_CHUNK && !(s->used >> (i + n) & 1);
+			     n++)
+				;
+			part(s->mem + i * PLACE, s->mem + (i + n) * PLACE);
+		}
+		s->next = inherited;
+		inherited = s;
+	}
+	slabs = NULL;
 }
 
 static struct exi_shared *shared_take(void)
 {
 	struct exi_shared *sh = claim_any();
-	struct exi_table_slab *s;
+	struct slab *s;
 	void *m;
 
 	if (!sh && exi_holders_shared()) {
@@ -129,15 +236,15 @@ static struct exi_shared *shared_take(void)
 	s = calloc(1, sizeof(*s));
 	if (!s)
 		return NULL;
-	m = mmap(NULL, SHARED_CHUNK * sizeof(*sh), PROT_READ | PROT_WRITE,
+	m = mmap(NULL, SHARED_CHUNK * PLACE, PROT_READ | PROT_WRITE,
 		 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (m == MAP_FAILED) {
 		free(s);
 		return NULL;
 	}
 	s->mem = m;
-	s->next = exi_table_slabs;
-	exi_table_slabs = s;
+	s->next = slabs;
+	slabs = s;
 	return claim(s);
 }
 

@@ -39,6 +39,13 @@ void exi_memory_free(struct exi_sock *sk);
  * whose handler closes. */
 void exi_memory_retire(struct exi_sock *sk);
 
+/* Called in a child after fork, for each socket that it has and its parent made
+ * meanwhile (keep), then once: from then on the child has the memory that both
+ * share of the connections that it has, as long as it has them, and no other of
+ * its parent's. */
+void exi_memory_keep(const struct exi_shared *sh);
+void exi_memory_forked(void);
+
 /* Takes memory for a socket and sets it up; it is not in the table yet. 0, and
  * link_lock is held; or -errno. */
 int exi_memory_new(int fd, enum exi_role role, bool adopted,

@@ -34,10 +34,6 @@ struct exi_lock exi_table_pool_lock;
 struct exi_sock **exi_table_chunks;
 _Atomic uint32_t exi_table_n_socks;
 
-struct exi_table_slab *exi_table_slabs;
-
-unsigned int exi_table_n_warm;
-
 int exi_sock_init(void)
 {
 	uint32_t size = 1u << 16;

@@ -637,14 +637,6 @@ EXI_SHIM extern void (*exi_ready_met)(struct exi_sock *sk);
 #define EXI_TABLE_CHUNK	     256u
 #define EXI_TABLE_CHUNKS_MAX (EXI_TABLE_MAX / EXI_TABLE_CHUNK)
 
-/* Slabs of shared memory that this process made; inherited ones are used but
- * never allocated from. */
-struct exi_table_slab {
-	struct exi_shared *mem;
-	struct exi_table_slab *next;
-	uint32_t hint;
-};
-
 /* A plain store: publishing the socket publishes the member. */
 #define EXI_TABLE_RESET(a, v) atomic_store_explicit(a, v, memory_order_relaxed)
 
@@ -659,12 +651,6 @@ extern struct exi_sock **exi_table_chunks;
 
 /* How many sockets there is memory for; grows only. */
 extern _Atomic uint32_t exi_table_n_socks;
-
-/* Slabs that sockets' shared state is allocated from. */
-extern struct exi_table_slab *exi_table_slabs;
-
-/* How many freed struct exi_shared are kept to be used first. */
-extern unsigned int exi_table_n_warm;
 
 /* Makes the shim look at every number in the table. */
 void exi_table_track_each(void);
