@@ -301,12 +301,29 @@ static void end(const struct before *b)
 	exi_signals_before = b->signals;
 }
 
+static bool is_ender(int sig);
+static void end_by_signal(int sig);
+
+/* A SA_RESETHAND action of a signal that ends processes: the next signal does
+ * that, with a report. */
+static void report_next(int sig)
+{
+	struct sigaction a;
+
+	if (native.sigaction(sig, NULL, &a) < 0 || a.sa_handler != SIG_DFL)
+		return;
+	a.sa_handler = end_by_signal;
+	native.sigaction(sig, &a, NULL);
+}
+
 static void on_signal(int sig, siginfo_t *none, void *context)
 {
 	struct before b;
 
 	if (exi_unlikely(put_off(sig, NULL, context)))
 		return;
+	if (is_ender(sig))
+		report_next(sig);
 	b = begin(sig, __builtin_frame_address(0));
 	atomic_load (&plain[sig])(sig);
 	end(&b);
@@ -318,6 +335,8 @@ static void on_info(int sig, siginfo_t *info, void *context)
 
 	if (exi_unlikely(put_off(sig, info, context)))
 		return;
+	if (is_ender(sig))
+		report_next(sig);
 	b = begin(sig, __builtin_frame_address(0));
 	atomic_load (&with_info[sig])(sig, info, context);
 	end(&b);

@@ -203,11 +203,28 @@ while True:
 """
 
 
+# Its handler is for one signal, and raises the next, as that of Node.js.
+ONCE = """
+use POSIX; use Socket; $| = 1;
+my $sig = POSIX->can(shift)->();
+POSIX::sigaction($sig, POSIX::SigAction->new(sub { kill $sig, $$ }, undef, SA_RESETHAND));
+my ($l, $c, $s);
+socket($l, PF_INET, SOCK_STREAM, 0) && bind($l, sockaddr_in(0, INADDR_LOOPBACK)) or die;
+listen($l, 1) && socket($c, PF_INET, SOCK_STREAM, 0) or die;
+connect($c, getsockname($l)) && accept($s, $l) or die;
+syswrite($c, 'x' x 100) && sysread($s, my $got, 100) or die;
+print "ready\n";
+sleep 1 while 1;
+"""
+
+
 def ended_by(exs, name, how):
     """The status of a service that a signal ends, and whether it reported once."""
+    program = ['perl', '-e', ONCE, name] if how == 'once' else [
+        sys.executable, '-c', SERVICE, name, how]
     with tempfile.NamedTemporaryFile('r') as f:
-        p = subprocess.Popen([exs, 'run', '--report=' + f.name, sys.executable, '-c',
-                              SERVICE, name, how], stdout=subprocess.PIPE, text=True)
+        p = subprocess.Popen([exs, 'run', '--report=' + f.name, *program],
+                             stdout=subprocess.PIPE, text=True)
         p.stdout.readline()
         p.send_signal(getattr(signal, name))
         p.communicate(timeout=60)
@@ -244,7 +261,8 @@ def main():
         # Whoever started this may ignore it, as nohup(1) does.
         signal.signal(getattr(signal, name), signal.SIG_DFL)
         for how, want in (('default', -getattr(signal, name)),
-                          ('again', -getattr(signal, name)), ('own', 7)):
+                          ('again', -getattr(signal, name)), ('own', 7),
+                          ('once', -getattr(signal, name))):
             seen = ended_by(exs, name, how)
             if seen != (want, 1):
                 print(f'{name}, {how}: status and reports {seen}')
