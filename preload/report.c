@@ -85,6 +85,8 @@ static const struct group nothing_early = {
 static struct exi_lock lock;
 static struct tally ended;
 
+static const uint8_t v4_mapped[12] = { [10] = 0xff, [11] = 0xff };
+
 static int address(const struct sockaddr_storage *a, char *ret, size_t room)
 {
 	const struct sockaddr_in *in = (const struct sockaddr_in *)a;
@@ -98,6 +100,17 @@ static int address(const struct sockaddr_storage *a, char *ret, size_t room)
 		       (socklen_t)room))
 		return -1;
 	return ntohs(v6 ? in6->sin6_port : in->sin_port);
+}
+
+/* The address of a peer that is gone, as long as it is known. */
+static int address_met(const struct exi_sock *sk, char *ret, size_t room)
+{
+	const bool v4 = !memcmp(sk->met_addr, v4_mapped, sizeof(v4_mapped));
+
+	inet_ntop(v4 ? AF_INET : AF_INET6,
+		  v4 ? sk->met_addr + sizeof(v4_mapped) : sk->met_addr, ret,
+		  (socklen_t)room);
+	return atomic_load(&sk->met_port);
 }
 
 /* The name of a listener on a UNIX socket: a path, or @ and an abstract name.
@@ -142,6 +155,8 @@ static void name_peer(const struct exi_sock *sk, int fd,
 	}
 	if (getpeername(fd, (struct sockaddr *)&there, &len) == 0)
 		port = address(&there, a, sizeof(a));
+	else if (atomic_load(&sk->met_port))
+		port = address_met(sk, a, sizeof(a));
 	if (!connected &&
 	    getsockname(fd, (struct sockaddr *)&here, &here_len) == 0)
 		at = address(&here, b, sizeof(b));

@@ -272,6 +272,10 @@ int exi_begin_may_meet(struct exi_sock *sk, int fd, struct exi_tuple *ret)
 		reason = sk->role == EXI_ROLE_ACCEPT
 				 ? EXS_X_REASON_HALF_CLOSED
 				 : EXS_X_REASON_NOT_CONNECTED;
+	else if (!reason && !atomic_load(&sk->met_port)) {
+		memcpy(sk->met_addr, ret->peer, sizeof(sk->met_addr));
+		atomic_store(&sk->met_port, ret->peer_port);
+	}
 	if (!reason && exi_tuple_is_self(ret))
 		reason = EXS_X_REASON_SELF;
 	/* A process with the other end's addresses need not be the peer. */

@@ -400,6 +400,7 @@ static int sock_setup(struct exi_sock *sk, int fd, enum exi_role role,
 	EXI_TABLE_RESET(&sk->framed, false);
 	EXI_TABLE_RESET(&sk->blocks, false);
 	EXI_TABLE_RESET(&sk->peer_port, 0);
+	EXI_TABLE_RESET(&sk->met_port, 0);
 	sk->reached = 0;
 	EXI_TABLE_RESET(&sk->blocking, EXI_BLOCKING_ASK);
 	exi_memory_no_fabric(sk);

@@ -324,6 +324,11 @@ struct exi_sock {
 	_Atomic bool blocks;  /* O_NONBLOCK was clear when last looked at */
 	/* The port that the socket is connected to; 0: not asked yet. */
 	_Atomic uint16_t peer_port;
+	/* That port and the address of struct exi_tuple, since it first looked
+	 * for its peer: for reports, since the kernel forgets both when the
+	 * connection has ended. Port 0: none. */
+	uint8_t met_addr[16];
+	_Atomic uint16_t met_port;
 	_Atomic bool times; /* its peer is to report when it sends */
 	/* Counts short sends, and the end of sending: after each of these, a
 	 * waiter for space gets an event, although there was space before. */

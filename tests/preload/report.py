@@ -231,6 +231,32 @@ def ended_by(exs, name, how):
         return p.returncode, f.read().count(f'[{p.pid}]: ')
 
 
+# The kernel forgets the address of a connection that the peer has reset.
+RESET = """
+import socket
+server = socket.create_server(('127.0.0.1', 0))
+a = socket.create_connection(server.getsockname())
+b = server.accept()[0]
+for _ in range(2000):
+    a.sendall(bytes(4096))
+    b.recv(4096, socket.MSG_WAITALL)
+b.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, bytes([1, 0, 0, 0, 0, 0, 0, 0]))
+b.close()
+try:
+    a.recv(1)
+    a.getpeername()
+except OSError:
+    print(server.getsockname()[1])
+a.close()
+"""
+
+
+def names_gone_peer(exs):
+    p = subprocess.run([exs, 'run', '--report', sys.executable, '-c', RESET], text=True,
+                       stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=60, check=True)
+    return f'to 127.0.0.1 port {int(p.stdout)}: 1 connection' in p.stderr or print(p.stderr)
+
+
 def main():
     behave, exs = (os.path.abspath(a) for a in sys.argv[1:3])
     good = True
@@ -267,6 +293,10 @@ def main():
             if seen != (want, 1):
                 print(f'{name}, {how}: status and reports {seen}')
                 good = False
+    # The connection may end before the ends have met, when others have the CPUs.
+    if not any(names_gone_peer(exs) for _ in range(5)):
+        print('the report does not name a peer that reset the connection')
+        good = False
     for call in CALLS:
         # The call may end before the move, when others have the CPUs.
         if not any(is_moved(exs, call) for _ in range(5)):
