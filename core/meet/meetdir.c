@@ -5,6 +5,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/openat2.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -186,13 +187,21 @@ socklen_t exi_meetdir_marker(uint16_t port, struct sockaddr_un *ret)
 	return exi_meetdir_name('p', &port, sizeof(port), ret);
 }
 
-/* Opens the file at a path itself, not where a stranger's symbolic link leads:
- * that may be another program's socket, or a file system that makes its users
- * wait. Gives a path of the file. The descriptor, or -errno. */
+/* Opens the file at a path in the directory itself, not where a stranger's
+ * symbolic link leads, or what he has mounted there: that may be another
+ * program's socket, or a file system that makes its users wait. Gives a path of
+ * the file. The descriptor, or -errno. */
 static int open_itself(const char *path, char of_fd[32], struct stat *st)
 {
-	int fd = open(path, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+	struct open_how how = { .flags = O_PATH | O_NOFOLLOW | O_CLOEXEC,
+				.resolve = RESOLVE_NO_XDEV };
+	int dir = open(exi_config()->meet_dir, O_PATH | O_CLOEXEC), fd;
 
+	if (dir < 0)
+		return -errno;
+	fd = (int)syscall(SYS_openat2, dir, strrchr(path, '/') + 1, &how,
+			  sizeof(how));
+	close(dir);
 	if (fd < 0 || fstat(fd, st) < 0) {
 		int err = errno;
 

@@ -114,6 +114,11 @@ def until(what, condition):
         time.sleep(0.002)
 
 
+def put(path, text):
+    with open(path, 'w', encoding='ascii') as f:
+        f.write(text)
+
+
 class Namespace:
     """A network namespace, which lasts as long as a process that only waits."""
 
@@ -319,6 +324,13 @@ def main():
             os.symlink(tmp + '/elsewhere', f'{meet}/{name}')
         texts, _ = t.run(then=lead)
         check('a symbolic link', reason(texts[0]) == 'remote', *texts)
+        # Nor by what is mounted there, which could be a file system that never answers.
+        texts, _ = t.run(before=(
+            'unshare', '-m', 'sh', '-c', 'mv "$0"/exs-p-* "$0/../elsewhere2" && '
+            'n=$(cat "$0/../name") && : >"$0/$n" && '
+            'mount --bind "$0/../elsewhere2" "$0/$n" && exec "$@"', meet),
+            then=lambda: put(tmp + '/name', os.listdir(meet)[0]))
+        check('a mount', reason(texts[0]) == 'remote', *texts)
 
         # A relay gets what both say, and neither believes it.
         stranger = popen(
