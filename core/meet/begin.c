@@ -399,9 +399,27 @@ static void meet(struct exi_sock *sk, int fd, enum cause cause)
 	exi_fds_end();
 }
 
-void exi_link_meet(struct exi_sock *sk, int fd)
+/* How long a download lasts before A meets, and before B looks for A, which is
+ * later, so that A is there. A meeting costs both processes about as much as
+ * the ring saves in this time, and a download of a few MB is over by then. */
+#define A_LASTS_NS 1000000u
+#define B_LASTS_NS 1500000u
+
+/* Whether a download may soon be over. */
+static bool is_brief(struct exi_sock *sk)
 {
-	meet(sk, fd, BYTES);
+	uint64_t now = exi_now_ns(), since = 0;
+
+	if (atomic_compare_exchange_strong(&sk->download_since, &since, now))
+		return true;
+	return now - since <
+	       (sk->role == EXI_ROLE_CONNECT ? A_LASTS_NS : B_LASTS_NS);
+}
+
+void exi_link_meet(struct exi_sock *sk, int fd, bool download)
+{
+	if (!download || !is_brief(sk))
+		meet(sk, fd, BYTES);
 }
 
 /* A found no peer: the peer's process may just be starting its library. If it

@@ -18,24 +18,31 @@
 #include "core/transfer/switch.h"
 
 /* Not in a handler: the next call finds the mark passed, too. */
-static void at_mark(struct exi_sock *sk, int fd)
+static void at_mark(struct exi_sock *sk, int fd, bool download)
 {
 	if (exi_signals_within())
 		return;
 	if (exi_sock_met(sk) && !atomic_load(&sk->sh->handed))
 		exi_switch_unawaited(sk, fd);
 	else
-		exi_link_meet(sk, fd);
+		exi_link_meet(sk, fd, download);
+}
+
+/* Whether the mark is one for bytes from B to A. A connection that another
+ * process had has its own marks. */
+static bool is_download(const struct exi_sock *sk, uint64_t at)
+{
+	return at >= EXI_LINK_DOWNLOAD && !sk->again;
 }
 
 void exi_flow_after_recv(struct exi_sock *sk, int fd)
 {
 	struct exi_half *h = &sk->sh->half[EXI_RX];
+	uint64_t at = atomic_load_explicit(&h->meet_at, memory_order_relaxed);
 
-	if (exi_unlikely(
-		    __atomic_load_n(&h->bytes, __ATOMIC_RELAXED) >
-		    atomic_load_explicit(&h->meet_at, memory_order_relaxed)))
-		at_mark(sk, fd);
+	if (exi_unlikely(__atomic_load_n(&h->bytes, __ATOMIC_RELAXED) > at))
+		at_mark(sk, fd,
+			sk->role == EXI_ROLE_CONNECT && is_download(sk, at));
 }
 
 /* Between hosts a round trip is no rest. */
@@ -89,5 +96,6 @@ void exi_flow_before_send(struct exi_sock *sk, int fd, size_t len)
 	uint64_t at = atomic_load_explicit(&h->meet_at, memory_order_relaxed);
 
 	if (exi_unlikely(at != UINT64_MAX && passes(sk, at, len)))
-		at_mark(sk, fd);
+		at_mark(sk, fd,
+			sk->role == EXI_ROLE_ACCEPT && is_download(sk, at));
 }

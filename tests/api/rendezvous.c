@@ -413,6 +413,45 @@ static void nobody_listens_at_the_name_after_the_meeting(void)
 	finish(&sc);
 }
 
+static bool is_awaited(int s)
+{
+	struct t_addr own, peer;
+	struct meet_name name;
+	int fd = T_OK(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0)), ret;
+
+	own.len = peer.len = sizeof(own.ss);
+	T_OK(getsockname(s, (struct sockaddr *)&own.ss, &own.len));
+	T_OK(getpeername(s, (struct sockaddr *)&peer.ss, &peer.len));
+	name = meet_meeting(t_port(&own), t_port(&peer));
+	ret = connect(fd, (struct sockaddr *)&name.un, name.len);
+	if (ret < 0)
+		T_EQ(errno, ECONNREFUSED);
+	close(fd);
+	return ret == 0;
+}
+
+/* A meeting costs more than a short download has. */
+static void a_download_meets_when_it_has_lasted(void)
+{
+	struct t_deadline d = t_deadline_ms(20000);
+	char buf[60000] = { 0 };
+	int fd[2];
+
+	t_init();
+	t_pair(T_IPV4, fd);
+	t_send_all(fd[1], buf, sizeof(buf), 0);
+	T_EQ(t_recv(fd[0], buf, sizeof(buf), MSG_WAITALL),
+	     (ssize_t)sizeof(buf));
+	T(!is_awaited(fd[0]));
+	do {
+		t_send_all(fd[1], buf, sizeof(buf), 0);
+		t_recv_all(fd[0], buf, sizeof(buf));
+		T_MSG(t_tick(&d), "%s", t_where(fd[0]));
+	} while (strcmp(t_info(fd[0]).exs_x_rx_fabric, "shm") != 0);
+	t_close(fd[0]);
+	t_close(fd[1]);
+}
+
 /* A marker that a stranger holds is as good as one's own. */
 static void listens_under_a_claimed_marker(int ctl, void *arg)
 {
@@ -691,6 +730,7 @@ static const struct t_row rows[] = {
 	T_ROW(a_mirror_gets_nowhere),
 	T_ROW(a_name_that_was_claimed_is_never_bound_again),
 	T_ROW(nobody_listens_at_the_name_after_the_meeting),
+	T_ROW(a_download_meets_when_it_has_lasted),
 	T_ROW(a_claimed_marker_does_not_prevent_the_meeting),
 	T_ROW(a_marker_without_a_peer_costs_only_time),
 	T_ROW(what_was_accepted_is_met_when_its_listener_is_closed),

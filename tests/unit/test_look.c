@@ -32,11 +32,12 @@
 static struct exi_sock *sk;
 static int ends[2];
 
-/* It has sent so much, and is at this mark. */
+/* It has sent so much, for long enough, and is at this mark. */
 static void sent(uint64_t bytes, uint64_t mark)
 {
 	struct exi_half *half = sk->sh->half;
 
+	atomic_store(&sk->download_since, 1);
 	__atomic_store_n(&half[EXI_TX].bytes, bytes, __ATOMIC_RELAXED);
 	atomic_store(&half[EXI_TX].meet_at, mark);
 }
@@ -62,6 +63,19 @@ static void a_mark_is_not_passed_by_what_is_only_offered(void **state)
 	exi_flow_before_send(sk, ends[0], 60 * MB);
 	T_EQ(atomic_load(&sk->sh->half[EXI_TX].meet_at), 16 * MB);
 	T_EQ(atomic_load(&sk->sh->reason), EXS_X_REASON_UNDECIDED);
+	T_UNTIL(!looks_later());
+}
+
+/* A download that has just begun may be over before a look is. */
+static void what_has_just_begun_is_not_looked_for(void **state)
+{
+	sent(2 * MB, MB);
+	atomic_store(&sk->download_since, 0);
+	exi_flow_before_send(sk, ends[0], 1000);
+	T_EQ(atomic_load(&sk->sh->half[EXI_TX].meet_at), MB);
+	T(!looks_later());
+	T_UNTIL((exi_flow_before_send(sk, ends[0], 1000),
+		 atomic_load(&sk->sh->half[EXI_TX].meet_at) == 4 * MB));
 	T_UNTIL(!looks_later());
 }
 
@@ -223,6 +237,8 @@ int main(void)
 			after_the_last_mark_it_looks_by_time, begin, end),
 		cmocka_unit_test_setup_teardown(it_looks_by_time_once, begin,
 						end),
+		cmocka_unit_test_setup_teardown(
+			what_has_just_begun_is_not_looked_for, begin, end),
 		cmocka_unit_test_setup_teardown(
 			an_eager_end_looks_again_within_a_millisecond, begin,
 			end),
