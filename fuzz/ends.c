@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -127,8 +128,9 @@ void exi_service_forked(void)
 
 /* --- the two ends ------------------------------------------------------- */
 
-static struct t_addr ours, plain;
-static int listener, plain_listener;
+/* [0]: of TCP, [1]: of UNIX streams. */
+static struct t_addr ours[2], plain[2];
+static int listener[2], plain_listener[2];
 
 static void setup(void)
 {
@@ -140,9 +142,15 @@ static void setup(void)
 	setenv("EXS_UPGRADE", "never", 1);
 	setenv("EXS_LOG", "off", 1);
 	setenv("EXS_RING_KB", "16", 1);
+	setenv("EXS_UNIX", "on", 1);
 	t_init();
-	listener = t_listener(T_IPV4, &ours);
-	plain_listener = t_plain_listener(&plain);
+	for (int i = 0; i < 2; i++) {
+		if (i)
+			setenv("T_UNIX", "1", 1);
+		listener[i] = t_listener(T_IPV4, &ours[i]);
+		plain_listener[i] = t_plain_listener(&plain[i]);
+	}
+	unsetenv("T_UNIX");
 }
 
 /* The alarm by which libFuzzer finds an input that hangs would interrupt a
@@ -156,18 +164,22 @@ static void hold_alarm(bool hold)
 	T_EQ(pthread_sigmask(hold ? SIG_BLOCK : SIG_UNBLOCK, &set, NULL), 0);
 }
 
-void fuzz_ends_begin(struct fuzz_ends *e, bool accepts)
+void fuzz_ends_begin(struct fuzz_ends *e, bool accepts, bool is_unix)
 {
 	setup();
 	hold_alarm(true);
 	if (accepts) {
-		e->peer = T_OK(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-		T_OK(connect(e->peer, (struct sockaddr *)&ours.ss, ours.len));
-		e->s = t_accept(listener);
-	} else {
-		e->s = t_connect(&plain);
+		const struct t_addr *to = &ours[is_unix];
+
 		e->peer =
-			T_OK(accept4(plain_listener, NULL, NULL, SOCK_CLOEXEC));
+			T_OK(socket(to->domain, SOCK_STREAM | SOCK_CLOEXEC, 0));
+		T_OK(connect(e->peer, (const struct sockaddr *)&to->ss,
+			     to->len));
+		e->s = t_accept(listener[is_unix]);
+	} else {
+		e->s = t_connect(&plain[is_unix]);
+		e->peer = T_OK(accept4(plain_listener[is_unix], NULL, NULL,
+				       SOCK_CLOEXEC));
 	}
 	hold_alarm(false);
 	e->sk = exi_sock_find(e->s);

@@ -16,9 +16,9 @@ struct fuzz_ends {
 	int peer; /* a descriptor of the kernel */
 };
 
-/* Connects the two; accepts: the library's end accepts. It never starts to meet
- * by itself. */
-void fuzz_ends_begin(struct fuzz_ends *e, bool accepts);
+/* Connects the two, by TCP or by a UNIX stream; accepts: the library's end
+ * accepts. It never starts to meet by itself. */
+void fuzz_ends_begin(struct fuzz_ends *e, bool accepts, bool is_unix);
 
 /* Closes both, the peer's end with a reset, which leaves no port in use. */
 void fuzz_ends_end(struct fuzz_ends *e);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* The pair link of a socket: HELLO, messages of a stranger to an end that
  * waits, the proof, the offer, and every message of a link that is up, with
- * descriptors or without, in any order; beside them, bytes on TCP and in the
- * ring. An input can also choose the peer's next honest message, so that all
- * states are reached. Whatever comes, the library leaks no descriptor. */
+ * descriptors or without, in any order; beside them, bytes on TCP or a UNIX
+ * stream, and in the ring. An input can also choose the peer's next honest
+ * message, so that all states are reached. Whatever comes, the library leaks no
+ * descriptor. */
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -688,15 +689,20 @@ static void begin(struct scene *s, struct fuzz_in *in)
 {
 	uint8_t how = fuzz_byte(in);
 	int pair[2], little = 1;
+	bool is_unix;
 
 	setup();
 	memset(s, 0, sizeof(*s));
 	memset(s->strangers, -1, sizeof(s->strangers));
 	s->answer_fd = -1;
 	s->accepts = how & 1;
-	s->by = how & 4 ? BY_BOARD : how & 8 ? BY_KEY : BY_USER;
+	is_unix = (how & 12) == 12; /* whose proof is the user */
+	s->by = is_unix	  ? BY_USER
+		: how & 4 ? BY_BOARD
+		: how & 8 ? BY_KEY
+			  : BY_USER;
 	s->rounds = how >> 4;
-	fuzz_ends_begin(&s->e, s->accepts);
+	fuzz_ends_begin(&s->e, s->accepts, is_unix);
 	keeps_nothing();
 	/* As the peer's library does: else its user alone does not prove it. */
 	if (s->by == BY_USER && how < 128)

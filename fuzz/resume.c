@@ -166,7 +166,7 @@ static void begin(struct scene *s, struct fuzz_in *in)
 	uint8_t how = fuzz_byte(in);
 
 	memset(s, 0, sizeof(*s));
-	fuzz_ends_begin(&s->e, how & 1);
+	fuzz_ends_begin(&s->e, how & 1, false);
 	sk = s->e.sk;
 	h = &sk->sh->half[EXI_RX];
 	sk->fab = calloc(1, sizeof(*sk->fab));

@@ -265,11 +265,13 @@ static void forked_end(int ctl, void *arg)
 
 int t_plain_listener(struct t_addr *at)
 {
-	int l = T_OK(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+	int l;
 
 	*at = t_loopback(T_IPV4, 0);
+	l = T_OK(socket(at->domain, SOCK_STREAM | SOCK_CLOEXEC, 0));
 	T_OK(bind(l, (struct sockaddr *)&at->ss, at->len));
 	T_OK(listen(l, 4));
+	at->len = sizeof(at->ss);
 	T_OK(getsockname(l, (struct sockaddr *)&at->ss, &at->len));
 	return l;
 }
