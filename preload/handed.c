@@ -138,7 +138,8 @@ void shim_came(int by, const struct msghdr *m, int flags, uint32_t forked)
 
 /* The list for the next program: the pid, then each connection by number and
  * cookie, with a + between if other processes still have it. A process with
- * another pid that finds the list in its environment ignores it. */
+ * another pid that finds the list in its environment ignores it. The list for a
+ * program that is spawned begins with the pid of its parent, negated. */
 static char said[sizeof(VARIABLE) + 32 + 64 * ENTRY];
 
 void shim_handed_begin(void)
@@ -165,6 +166,43 @@ void shim_handed_add(struct exi_sock *sk, int fd)
 		 how == EXI_HAND_ALONE ? ':' : '+', cookie);
 }
 
+void shim_spawn_begin(struct shim_spawn *s)
+{
+	s->forked = exi_handed_forked_times();
+	s->n = 0;
+	s->list[0] = '\0';
+}
+
+void shim_spawn_add(struct shim_spawn *s, struct exi_sock *sk, int fd)
+{
+	size_t n = strlen(s->list);
+	uint64_t cookie;
+
+	if (s->n == SHIM_SPAWN_MAX)
+		return;
+	cookie = exi_sock_cookie(fd);
+	if (!cookie || !exi_hand_by_spawn(sk, fd))
+		return;
+	s->given[s->n].fd = fd;
+	s->given[s->n++].cookie = cookie;
+	if (!n)
+		n = (size_t)snprintf(s->list, sizeof(s->list), VARIABLE "-%d",
+				     (int)getpid());
+	snprintf(s->list + n, sizeof(s->list) - n, " %d+%" PRIx64, fd, cookie);
+}
+
+/* A fork or another spawn meanwhile is counted, too, and then another process
+ * may have the connections. */
+void shim_spawn_over(const struct shim_spawn *s, int pid)
+{
+	int saved = errno;
+
+	for (unsigned int i = 0; pid && i < s->n; i++)
+		exi_handed_spawned(s->given[i].fd, pid, s->given[i].cookie,
+				   s->forked + 1);
+	errno = saved;
+}
+
 const char *shim_handed_entry(void)
 {
 	return said[0] ? said : NULL;
@@ -184,7 +222,8 @@ void shim_handed_start(bool works)
 
 	if (!at)
 		return;
-	if (works && sscanf(at, "%d%n", &fd, &n) == 1 && fd == (int)getpid())
+	if (works && sscanf(at, "%d%n", &fd, &n) == 1 &&
+	    (fd == (int)getpid() || fd == -(int)getppid()))
 		for (at += n; sscanf(at, " %d%c%" SCNx64 "%n", &fd, &how,
 				     &cookie, &n) == 3;
 		     at += n)

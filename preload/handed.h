@@ -32,6 +32,27 @@ void shim_handed_add(struct exi_sock *sk, int fd);
 const char *shim_handed_entry(void);
 bool shim_handed_is(const char *entry);
 
+/* What a spawn hands on. */
+#define SHIM_SPAWN_MAX 16
+struct shim_spawn {
+	uint32_t forked; /* exi_handed_forked_times() before it */
+	unsigned int n;
+	struct {
+		int fd;
+		uint64_t cookie;
+	} given[SHIM_SPAWN_MAX];
+	char list[32 + SHIM_SPAWN_MAX * 40]; /* as shim_handed_entry() */
+};
+
+/* Before a spawn that exi_holders_spawns() was called for: shim_spawn_begin()
+ * begins the list; shim_spawn_add() adds a connection that the library still
+ * has, which the program gets by the same number. shim_spawn_over() is called
+ * when the spawn is over and its end was counted; pid: of the program; 0: there
+ * is none. Keeps errno. */
+void shim_spawn_begin(struct shim_spawn *s);
+void shim_spawn_add(struct shim_spawn *s, struct exi_sock *sk, int fd);
+void shim_spawn_over(const struct shim_spawn *s, int pid);
+
 /* At the start of the shim: takes the connections of the list if the library
  * works, and removes the list from the environment, so that programs that this
  * one starts do not see it. */

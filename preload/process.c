@@ -57,14 +57,16 @@ static int exec_over(struct shim_target *t, int ret)
 	return shim_target_over(t, ret);
 }
 
-static void before_exec(void)
+static void before_exec(struct shim_target *t)
 {
+	t->handed = NULL;
 	if (!shim_ready())
 		return;
 	/* Latent connections that no fork has promoted. */
 	exi_latent_share_all();
 	shim_handed_begin();
 	exi_sock_each(list_one, NULL);
+	t->handed = shim_handed_entry();
 	shim_plain_each(EXS_X_REASON_EXEC, kept_name, NULL);
 	exi_link_before_exec();
 	shim_report();
@@ -74,7 +76,7 @@ HOOK int execve(const char *path, char *const *argv, char *const *env)
 {
 	struct shim_target t;
 
-	before_exec();
+	before_exec(&t);
 	env = shim_target_env(AT_FDCWD, path, env, &t);
 	return exec_over(&t, native.execve(path, argv, env));
 }
@@ -83,7 +85,7 @@ HOOK int execvpe(const char *file, char *const *argv, char *const *env)
 {
 	struct shim_target t;
 
-	before_exec();
+	before_exec(&t);
 	env = shim_target_env_of_name(file, env, &t);
 	return exec_over(&t, native.execvpe(file, argv, env));
 }
@@ -102,7 +104,7 @@ HOOK int fexecve(int fd, char *const *argv, char *const *env)
 {
 	struct shim_target t;
 
-	before_exec();
+	before_exec(&t);
 	env = shim_target_env(fd, NULL, env, &t);
 	return exec_over(&t, native.fexecve(fd, argv, env));
 }
@@ -112,7 +114,7 @@ HOOK int execveat(int dir, const char *path, char *const *argv,
 {
 	struct shim_target t;
 
-	before_exec();
+	before_exec(&t);
 	env = shim_target_env(dir, path, env, &t);
 	return exec_over(&t, native.execveat(dir, path, argv, env, flags));
 }

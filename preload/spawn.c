@@ -24,6 +24,7 @@
 #include "core/sock/holders.h"
 #include "core/sock/names.h"
 #include "core/sock/table.h"
+#include "preload/handed.h"
 #include "preload/shim.h"
 #include "preload/target.h"
 
@@ -143,21 +144,62 @@ static int given_name(struct exi_sock *sk, void *arg)
 	return -1;
 }
 
-static void before_spawn(const posix_spawn_file_actions_t *of)
+/* What a spawn is about to do. */
+struct spawn {
+	const posix_spawn_file_actions_t *of;
+	struct shim_spawn handed;
+	struct shim_target target;
+};
+
+static bool has_actions(const posix_spawn_file_actions_t *of, int fd)
+{
+	struct notes *n;
+	bool ret = false;
+
+	exi_mutex_lock(&notes_lock);
+	n = of ? *find_locked(of) : NULL;
+	for (size_t i = 0; n && i < n->n; i++)
+		ret = ret || n->list[i].fd == fd;
+	exi_mutex_unlock(&notes_lock);
+	return ret;
+}
+
+/* A connection that the program inherits by the same number. */
+static void hand_one(struct exi_sock *sk, void *arg)
+{
+	struct spawn *s = arg;
+	int fd = given_name(sk, &s->of);
+
+	if (fd >= 0 && !has_actions(s->of, fd))
+		shim_spawn_add(&s->handed, sk, fd);
+}
+
+/* hands: the pid of the program will be known. */
+static void before_spawn(struct spawn *s, const posix_spawn_file_actions_t *of,
+			 bool hands)
 {
 	EXI_CANCEL_OFF(false);
 
+	s->of = of;
+	s->target.handed = NULL;
 	if (shim_ready())
-		exi_latent_share_all();
+		exi_latent_promote_all();
 	exi_holders_spawns();
-	if (shim_ready())
-		shim_plain_each(EXS_X_REASON_EXEC, given_name, &of);
+	shim_spawn_begin(&s->handed);
+	if (!shim_ready())
+		return;
+	if (hands)
+		exi_sock_each(hand_one, s);
+	if (s->handed.n)
+		s->target.handed = s->handed.list;
+	shim_plain_each(EXS_X_REASON_EXEC, given_name, &s->of);
 }
 
-static int spawn_over(struct shim_target *t, int ret)
+static int spawn_over(struct spawn *s, int pid, int ret)
 {
 	exi_hand_spawned();
-	return shim_target_over(t, ret);
+	shim_spawn_over(&s->handed, ret ? 0 : pid);
+	return shim_target_over(&s->target, ret);
 }
 
 HOOK int posix_spawn(pid_t *pid, const char *path,
@@ -165,12 +207,16 @@ HOOK int posix_spawn(pid_t *pid, const char *path,
 		     const posix_spawnattr_t *attr, char *const *argv,
 		     char *const *env)
 {
-	struct shim_target t;
-	char *const *given = shim_target_env(AT_FDCWD, path, env, &t);
+	struct spawn s;
+	pid_t child = 0;
+	int ret;
 
-	before_spawn(actions);
-	return spawn_over(
-		&t, native.posix_spawn(pid, path, actions, attr, argv, given));
+	before_spawn(&s, actions, true);
+	env = shim_target_env(AT_FDCWD, path, env, &s.target);
+	ret = native.posix_spawn(&child, path, actions, attr, argv, env);
+	if (!ret && pid)
+		*pid = child;
+	return spawn_over(&s, child, ret);
 }
 
 HOOK int posix_spawnp(pid_t *pid, const char *file,
@@ -178,12 +224,16 @@ HOOK int posix_spawnp(pid_t *pid, const char *file,
 		      const posix_spawnattr_t *attr, char *const *argv,
 		      char *const *env)
 {
-	struct shim_target t;
-	char *const *given = shim_target_env_of_name(file, env, &t);
+	struct spawn s;
+	pid_t child = 0;
+	int ret;
 
-	before_spawn(actions);
-	return spawn_over(
-		&t, native.posix_spawnp(pid, file, actions, attr, argv, given));
+	before_spawn(&s, actions, true);
+	env = shim_target_env_of_name(file, env, &s.target);
+	ret = native.posix_spawnp(&child, file, actions, attr, argv, env);
+	if (!ret && pid)
+		*pid = child;
+	return spawn_over(&s, child, ret);
 }
 
 /* glibc 2.39 and later have these. With an older one, a program that finds them
@@ -205,14 +255,13 @@ HOOK int pidfd_spawn(int *pidfd, const char *path,
 		     char *const *env)
 {
 	spawn_call *call = newer("pidfd_spawn");
-	struct shim_target t;
-	char *const *given;
+	struct spawn s;
 
 	if (!call)
 		return ENOSYS;
-	given = shim_target_env(AT_FDCWD, path, env, &t);
-	before_spawn(actions);
-	return spawn_over(&t, call(pidfd, path, actions, attr, argv, given));
+	before_spawn(&s, actions, false);
+	env = shim_target_env(AT_FDCWD, path, env, &s.target);
+	return spawn_over(&s, 0, call(pidfd, path, actions, attr, argv, env));
 }
 
 HOOK int pidfd_spawnp(int *pidfd, const char *file,
@@ -221,14 +270,13 @@ HOOK int pidfd_spawnp(int *pidfd, const char *file,
 		      char *const *env)
 {
 	spawn_call *call = newer("pidfd_spawnp");
-	struct shim_target t;
-	char *const *given;
+	struct spawn s;
 
 	if (!call)
 		return ENOSYS;
-	given = shim_target_env_of_name(file, env, &t);
-	before_spawn(actions);
-	return spawn_over(&t, call(pidfd, file, actions, attr, argv, given));
+	before_spawn(&s, actions, false);
+	env = shim_target_env_of_name(file, env, &s.target);
+	return spawn_over(&s, 0, call(pidfd, file, actions, attr, argv, env));
 }
 
 /* The C library starts a shell by a call that is not intercepted. For good,

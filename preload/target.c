@@ -109,7 +109,7 @@ static char *without(const char *entry, char *ret)
  * connections that the program gets. */
 static char *const *listed(char *const *env, struct shim_target *t)
 {
-	const char *entry = shim_handed_entry();
+	const char *entry = t->handed;
 	char **to;
 	size_t n;
 

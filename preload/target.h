@@ -6,11 +6,14 @@
 #include <stddef.h>
 
 struct shim_target {
+	/* The list of connections that the program gets; null: none. */
+	const char *handed;
 	void *memory; /* of a changed environment; null: unchanged */
 	size_t size;
 };
 
-/* Return the environment that the program gets: without the shim in LD_PRELOAD
+/* The caller has set t->handed. Return the environment that the program gets:
+ * without the shim in LD_PRELOAD
  * if its loader would fail to load the shim. The report names a program that
  * runs without the shim. dir and path are those of execveat(2); a null path
  * means the file that dir refers to. The second function finds the program as

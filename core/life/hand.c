@@ -64,6 +64,11 @@ enum exi_hand exi_hand_by_exec(struct exi_sock *sk, int fd)
 	return ret;
 }
 
+bool exi_hand_by_spawn(struct exi_sock *sk, int fd)
+{
+	return is_alone(sk, fd) && exi_holders_spawning() == 1;
+}
+
 /* Reads the count of forks first: a child that gets the connection from here on
  * is noticed. */
 bool exi_hand_leaves(struct exi_sock *sk, int fd, struct exi_handed_note *ret)

@@ -27,6 +27,11 @@ enum exi_hand {
 };
 EXI_SHIM enum exi_hand exi_hand_by_exec(struct exi_sock *sk, int fd);
 
+/* Whether a spawn that is about to begin, exi_holders_spawns() was called for
+ * it, can hand the connection on: no other process uses it, nor is another
+ * spawn under way. fd is its only number. No lock held. */
+EXI_SHIM bool exi_hand_by_spawn(struct exi_sock *sk, int fd);
+
 /* Called when this process is about to close the last number of the connection.
  * Returns true if the connection then belongs to a single child, which is
  * another program by now; exi_handed_done() is to announce that. No lock

@@ -105,23 +105,37 @@ bool exi_handed_again(int fd, int by, uint64_t cookie)
 	return known || !inode;
 }
 
-void exi_handed_add(int fd, int by, uint64_t cookie, uint32_t forked)
+static void add(const struct exi_handed_note *is)
 {
-	uint32_t inode = unix_inode(by);
 	struct exi_handed_note *n;
 
 	exi_lock(&notes_lock);
-	n = find_locked(fd);
+	n = find_locked(is->fd);
 	if (!n) {
 		n = &notes[next_note++ % NOTES];
 		if (!n->cookie)
 			atomic_fetch_add(&exi_handed_notes, 1);
 	}
-	*n = (struct exi_handed_note){
-		.cookie = cookie, .by = inode, .fd = fd, .forks = forked
-	};
+	*n = *is;
 	exi_unlock(&notes_lock);
-	exi_track_put(fd, EXI_TRACK_NAMES);
+	exi_track_put(is->fd, EXI_TRACK_NAMES);
+}
+
+void exi_handed_add(int fd, int by, uint64_t cookie, uint32_t forked)
+{
+	add(&(struct exi_handed_note){ .cookie = cookie,
+				       .by = unix_inode(by),
+				       .fd = fd,
+				       .forks = forked });
+}
+
+void exi_handed_spawned(int fd, int pid, uint64_t cookie, uint32_t forked)
+{
+	add(&(struct exi_handed_note){ .cookie = cookie,
+				       .by = EXI_HEIR(pid),
+				       .fd = fd,
+				       .forks = forked,
+				       .passed = true });
 }
 
 void exi_handed_passed(int fd)

@@ -8,7 +8,8 @@
  * - exec: the giver was the only process that had the connection, and names it
  *   in the environment of the program that replaces it. If other processes have
  *   it at that time, too, the last of them to close it announces that by a
- *   name, libexs/1/over/<cookie>/<process>.
+ *   name, libexs/1/over/<cookie>/<process>. A spawn does the same: the giver
+ *   keeps the connection, and has closed it by then or will announce that.
  * - A message: the giver, which had the connection alone, passed it once, and
  *   has closed it since. It announces that by a name,
  *   libexs/1/done/<cookie>/<inode>: the cookie of the connection, and the inode
@@ -37,6 +38,9 @@ struct exi_sock;
  * connection that no other process uses. */
 bool exi_handed_again(int fd, int by, uint64_t cookie);
 void exi_handed_add(int fd, int by, uint64_t cookie, uint32_t forks);
+/* The same after a spawn of `pid', which got the connection. */
+EXI_SHIM void exi_handed_spawned(int fd, int pid, uint64_t cookie,
+				 uint32_t forks);
 /* A count of the times when a child may have got this process's descriptors.
  * Read before it is known that no other process uses the connection. */
 EXI_SHIM uint32_t exi_handed_forked_times(void);

@@ -199,7 +199,7 @@ void exi_holders_spawned(void)
 	atomic_fetch_sub(&spawning, 1);
 }
 
-bool exi_holders_spawning(void)
+uint32_t exi_holders_spawning(void)
 {
 	return atomic_load(&spawning);
 }

@@ -84,7 +84,8 @@ int32_t exi_holders_heir(struct exi_holders *h);
  * order, so one of the two sees the other. */
 EXI_SHIM void exi_holders_spawns(void);
 void exi_holders_spawned(void);
-bool exi_holders_spawning(void);
+/* How many threads spawn a program now. */
+uint32_t exi_holders_spawning(void);
 void exi_holders_made(struct exi_holders *h);
 
 /* Whether this process was forked: others may share its objects. */

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-2-Clause
-"""Descriptors that one program hands to another, by exec or SCM_RIGHTS. A listener
+"""Descriptors that one program hands to another, by exec, spawn or SCM_RIGHTS. A listener
 serves as one that the program made: what it accepts moves to shared memory. A
 connection that has moved goes back to TCP before: nothing is lost, whoever gets it. It
 moves again when only the program that got it has it, and runs under the shim; else the
@@ -170,6 +170,12 @@ if what.endswith('connection'):
 if how == 'exec':
     s.set_inheritable(True)
     os.execvp(command[0], [*command, what, str(s.fileno())])
+if how.startswith('spawn'):
+    s.set_inheritable(True)
+    pid = os.posix_spawnp(command[0], [*command, what, str(s.fileno())], os.environ)
+    if how.endswith('close'):
+        s.close()
+    sys.exit(os.waitpid(pid, 0)[1] != 0)
 if how.startswith('fork'):
     # The parent closes before its child is another program, or after that, or not; or
     # has a stream on it, so that its library does not see it any more.
@@ -320,8 +326,15 @@ def main():
                          True)
             check('fork, %s close of a %s connection' % (how, what),
                   moved(said[0]) and moved(said[1]), *said)
+        for what in 'connection', 'new connection', 'set connection':
+            said = hands(folder, 'spawn, close', what, True, True, True)
+            check('spawn, close of a %s' % what, moved(said[0]) and moved(said[1]),
+                  *said)
+        said = hands(folder, 'spawn, close', 'connection', True, False, False)
+        check('spawn of a plain program', '(exec)' in said[0] and
+              '(peer-request)' in said[1], *said)
         # The parent uses it still, as far as anybody knows.
-        for how in 'fork, kept', 'fork, stream':
+        for how in 'fork, kept', 'fork, stream', 'spawn, kept':
             said = hands(folder, how, 'new connection', True, True, False)
             check('%s connection' % how, not moved(said[0]) and
                   ('(shared)' in said[0] and '(shared)' in said[1] or
