@@ -99,6 +99,12 @@ void check_settings(struct check *c, const struct check_process *p);
 /* Adds the peer's settings to its step. */
 void check_peer_settings(struct check *c, const struct check_process *p);
 void check_limits(struct check *c, const struct check_process *p);
+/* Adds to the last step that the process has a system call filter, which the
+ * trials of this command do not have. */
+void check_filter(struct check *c, const struct check_process *p);
+/* What may keep the process on TCP though nothing of it is known to fail; or
+ * "". */
+const char *check_doubt(const struct check_process *p, char buf[120]);
 
 /* Gives this process the settings, the limits and, if permitted, the user and
  * the network namespace of that one, so that trials run as they would there.

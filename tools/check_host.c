@@ -297,9 +297,12 @@ static void judge_peer(struct check *c, const struct check_process *p)
 		 p->name);
 }
 
-static void judge(struct check *c, int reason, uint64_t upgrade_bytes)
+static void judge(struct check *c, int reason, uint64_t upgrade_bytes,
+		  const struct check_process *peer)
 {
-	char bytes[TOOL_TEXT];
+	char bytes[TOOL_TEXT], doubt[120];
+
+	check_doubt(peer, doubt);
 
 	check_reason(c, reason, "");
 	if (reason)
@@ -307,11 +310,11 @@ static void judge(struct check *c, int reason, uint64_t upgrade_bytes)
 	if (upgrade_bytes)
 		snprintf(c->verdict, sizeof(c->verdict),
 			 "a connection moves off TCP once it has carried %s "
-			 "(EXS_UPGRADE)",
-			 tool_text_bytes(bytes, upgrade_bytes));
+			 "(EXS_UPGRADE)%s",
+			 tool_text_bytes(bytes, upgrade_bytes), doubt);
 	else
 		snprintf(c->verdict, sizeof(c->verdict),
-			 "a connection moves off TCP at once");
+			 "a connection moves off TCP at once%s", doubt);
 }
 
 static void check_connected(struct check *c, int fd)
@@ -357,7 +360,7 @@ static void check_connected(struct check *c, int fd)
 		reason = first(reason, EXS_X_REASON_MEMORY);
 	}
 	check_process_free(&self);
-	judge(c, reason, w.upgrade_bytes);
+	judge(c, reason, w.upgrade_bytes, &peer);
 	if (reason == EXS_X_REASON_PLAIN_PEER && peer.library)
 		judge_peer(c, &peer);
 }

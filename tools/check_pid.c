@@ -143,6 +143,15 @@ static bool is_other_end(const struct stat_tcp *t, const void *arg)
 	return is_mirrored(t, arg);
 }
 
+/* Whether the connection has carried enough, and only the peer is missing. */
+static bool awaits_peer(const struct stat_conn *conn)
+{
+	uint64_t n = conn->dir[EXI_RX].bytes + conn->dir[EXI_TX].bytes;
+
+	return conn->reason == EXS_X_REASON_UNDECIDED && !conn->peer &&
+	       n > conn->process->upgrade_bytes;
+}
+
 static void step_traffic(struct check *c, const struct stat_conn *conn)
 {
 	const struct stat_dir *rx = &conn->dir[EXI_RX],
@@ -153,7 +162,9 @@ static void step_traffic(struct check *c, const struct stat_conn *conn)
 	check_step(c, "traffic", CHECK_GOOD, "%s sent, %s received",
 		   tool_text_bytes(a, tx->bytes),
 		   tool_text_bytes(b, rx->bytes));
-	if (least != UINT64_MAX && least)
+	if (awaits_peer(conn))
+		check_more(c, "; the peer has not answered yet");
+	else if (least != UINT64_MAX && least)
 		check_more(c, "; the connection may move after %s",
 			   tool_text_bytes(e, least));
 }
@@ -183,6 +194,11 @@ static void judge(struct check *c, const struct stat_conn *conn)
 		c->there = true;
 	}
 	check_reason(c, reason, at);
+	if (reason == EXS_X_REASON_UNDECIDED && awaits_peer(conn))
+		snprintf(c->cure, sizeof(c->cure),
+			 "wait: an end that has no answer for ten seconds "
+			 "gives another reason; and see exs check --pid where "
+			 "the peer runs");
 }
 
 /* The reasons for which the system may be to blame. */
@@ -217,6 +233,7 @@ static void check_conn(const struct ends *e, const struct stat_conn *conn,
 	 * the system denied this. */
 	if (check_system(c) && !may_be_system(conn))
 		c->step[c->n - 1].state = CHECK_UNKNOWN;
+	check_filter(c, e->process);
 	step_namespace(c, conn, other);
 	step_peer(c, conn, other);
 	check_fabrics(c, conn->tcp.port[conn->role == EXI_ROLE_CONNECT]);

@@ -307,6 +307,37 @@ void check_peer_settings(struct check *c, const struct check_process *p)
 	}
 }
 
+#define FILTERED 2 /* SECCOMP_MODE_FILTER */
+
+void check_filter(struct check *c, const struct check_process *p)
+{
+	if (p->seccomp != FILTERED)
+		return;
+	if (c->step[c->n - 1].state == CHECK_GOOD)
+		c->step[c->n - 1].state = CHECK_UNKNOWN;
+	check_more(c,
+		   " for this command; %s[%d] runs in a system call filter, "
+		   "which may deny them: see exs info in its unit or container "
+		   "(RestrictAddressFamilies= needs AF_NETLINK and AF_UNIX)",
+		   p->name, (int)p->pid);
+}
+
+const char *check_doubt(const struct check_process *p, char buf[120])
+{
+	buf[0] = '\0';
+	if (p->library && p->seccomp == FILTERED)
+		snprintf(
+			buf, 120,
+			", unless the system call filter of %s[%d] prevents it",
+			p->name, (int)p->pid);
+	else if (p->library && p->descriptors_max < EXI_STATS_FDS)
+		snprintf(buf, 120,
+			 ", unless %s[%d] runs out of its %d descriptors "
+			 "(ulimit -n)",
+			 p->name, (int)p->pid, (int)p->descriptors_max);
+	return buf;
+}
+
 static const char *limit_text(char buf[32], uint64_t n)
 {
 	if (n == UINT64_MAX)

@@ -455,6 +455,17 @@ int tool_upgrade(int argc, char **argv)
 	return ret;
 }
 
+/* Whether the process writes to /dev/null what it writes to standard error. */
+static bool hears_nobody(pid_t pid)
+{
+	char path[64];
+	struct stat st, null;
+
+	snprintf(path, sizeof(path), "/proc/%d/fd/2", (int)pid);
+	return stat(path, &st) == 0 && stat("/dev/null", &null) == 0 &&
+	       S_ISCHR(st.st_mode) && st.st_rdev == null.st_rdev;
+}
+
 int tool_log(int argc, char **argv)
 {
 	static const char *const words[] = { "off",  "error", "warn",
@@ -485,6 +496,10 @@ int tool_log(int argc, char **argv)
 	ret = control_ask(w.pid, &what, &n);
 	if (!ret)
 		puts(n < n_words ? words[n] : "?");
+	if (!ret && n && hears_nobody(w.pid))
+		tool_fail("standard error of process %d is /dev/null: its log "
+			  "is lost unless EXS_LOG_FILE names a file",
+			  (int)w.pid);
 	return ret;
 }
 

@@ -70,6 +70,7 @@ const struct exi_key *exi_rma_meet_key(void)
 		.system = EXI_KEY_SYSTEM,
 	};
 	static struct exi_key *key;
+	static bool told; /* why there is none: once */
 	char why[EXI_KEY_WHY] = "";
 	int err;
 
@@ -79,7 +80,10 @@ const struct exi_key *exi_rma_meet_key(void)
 					    : exi_key_load(&search, &key, why);
 	if (!err)
 		return key;
-	exi_rma_log(EXI_LOG_WARN, "no key: %s", why[0] ? why : strerror(-err));
+	if (!told)
+		exi_rma_log(EXI_LOG_WARN, "no key: %s",
+			    why[0] ? why : strerror(-err));
+	told = true;
 	return NULL;
 }
 

@@ -248,6 +248,12 @@ def ports():
         status, found, said = look('127.0.0.1', port)
         is_failed('port on tcp', found[0], 'peer', 'EXS_PROVIDER=tcp', 'exs info')
         check(f'[{s.pid}] uses libexs, but' in found[0]['verdict'], 'it has the library', said)
+    for under, words in (([DENY, 'netlink'], 'unless the system call filter of '),
+                         (few_descriptors(40), 'runs out of its 40 descriptors')):
+        with program(SERVER, '127.0.0.1', under=under) as (s, port):
+            status, found, said = look('127.0.0.1', port)
+            check(words in found[0]['verdict'] and f'[{s.pid}]' in found[0]['verdict'],
+                  'a server that may not be able to', said)
     with program(SERVER, '127.0.0.1') as (_, port):
         for settings, step, words, cure in (
                 ({'EXS_UPGRADE': 'never'}, 'settings', 'EXS_UPGRADE=never', 'exs info'),
@@ -292,7 +298,7 @@ def programs():
          server={'EXS_PROVIDER': 'tcp'}, stat=('plain-peer', 'exs info'))
     pair('config', 'settings', 'EXS_UPGRADE=never', 'exs info --config',
          client={'EXS_UPGRADE': 'never'})
-    pair('no-proof', 'system', 'under a system call filter', 'exs info',
+    pair('no-proof', 'system', r'\] runs in a system call filter', 'exs info',
          client_under=[DENY, 'netlink'])
     pair('descriptors', 'limits', r'\d+ of 130 descriptors', 'ulimit -n', n=60,
          client_under=few_descriptors(130))
