@@ -92,6 +92,9 @@ static void fork_one(struct exi_sock *sk, void *arg)
 		exi_memory_keep(sk->sh);
 	}
 	exi_holders_inherit(&sk->sh->holders);
+	/* Its parent counts the child, which has it, until that ends. */
+	if (sk->role == EXI_ROLE_LISTEN)
+		exi_memory_own(sk->sh);
 	/* The parent is about to close it: it is no descriptor of the child's.
 	 * Descriptors are copied before memory: a descriptor that lingers here
 	 * was open then. */

@@ -136,17 +136,30 @@ static bool unused(struct slab *list, const struct exi_shared *sh)
 	return s;
 }
 
-/* What lies there is not shared from now on: nobody uses it here. */
-static void part(char *from, char *to)
+/* What lies there is not shared from now on, and is 0. False: it shares a page
+ * with what is. */
+static bool part(char *from, char *to)
 {
 	uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE) - 1;
 	char *begin = from + (-(uintptr_t)from & page);
 	char *end = to - ((uintptr_t)to & page);
 
-	if (begin < end &&
-	    mmap(begin, (size_t)(end - begin), PROT_READ | PROT_WRITE,
-		 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED)
+	if (begin >= end)
+		return false;
+	if (mmap(begin, (size_t)(end - begin), PROT_READ | PROT_WRITE,
+		 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1,
+		 0) == MAP_FAILED) {
 		exi_warn("memory stays shared with other processes: %d", errno);
+		return false;
+	}
+	return true;
+}
+
+static bool part_place(const struct exi_shared *sh)
+{
+	char *at = (char *)((uintptr_t)sh & ~(PLACE - 1));
+
+	return part(at, at + PLACE);
 }
 
 static struct exi_shared *claim_any(void)
@@ -182,9 +195,7 @@ static void shared_keep_warm(struct exi_shared *sh)
 	if (n_warm < WARM && slab_of(slabs, sh, &i)) {
 		warm[n_warm++] = sh;
 	} else if (!unused(slabs, sh) && unused(inherited, sh)) {
-		char *at = (char *)((uintptr_t)sh & ~(PLACE - 1));
-
-		part(at, at + PLACE);
+		part_place(sh);
 	}
 }
 
@@ -197,6 +208,20 @@ void exi_memory_keep(const struct exi_shared *sh)
 		s = slab_of(inherited, sh, &i);
 	if (s)
 		s->used |= UINT64_C(1) << i;
+}
+
+/* A lock there may be a thread's of the parent. */
+void exi_memory_own(struct exi_shared *sh)
+{
+	struct exi_shared was;
+	enum exi_dir d;
+
+	memcpy(&was, sh, sizeof(was));
+	if (!part_place(sh))
+		return;
+	for (d = EXI_RX; d <= EXI_TX; d++)
+		atomic_store(&was.half[d].lock.word, 0);
+	memcpy(sh, &was, sizeof(was));
 }
 
 void exi_memory_forked(void)

@@ -44,6 +44,9 @@ void exi_memory_retire(struct exi_sock *sk);
  * share of the connections that it has, as long as it has them, and no other of
  * its parent's. */
 void exi_memory_keep(const struct exi_shared *sh);
+/* Called before exi_memory_forked() for a socket that the child needs not agree
+ * on with its parent, such as a listener: gives the child a copy of its own. */
+void exi_memory_own(struct exi_shared *sh);
 void exi_memory_forked(void);
 
 /* Takes memory for a socket and sets it up; it is not in the table yet. 0, and

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-2-Clause
 """A forked child that is a stranger's by now writes into all memory that it shares with
-anybody. Its parent's connections do not notice: neither those that the child has
-closed, nor one that the parent accepts later.
+anybody. Its parent does not notice: neither at connections that the child has closed, nor
+at a listener that both have, and at what the parent accepts there later.
 Usage: apart.py EXS."""
 
 import os
@@ -37,7 +37,7 @@ b = l.accept()[0]  # a has moved
 done, over = os.pipe(), os.pipe()
 if not os.fork():
     os.close(over[1])
-    for s in a, b, l:
+    for s in a, b:
         s.close()
     if not os.getuid():
         os.setgid(65534)
@@ -55,6 +55,7 @@ os.close(over[0])
 assert os.read(done[0], 1)
 serve(b)
 serve(l.accept()[0])
+l.close()
 for t in serving:
     t.join()
 os.close(over[1])
