@@ -270,6 +270,10 @@ static int meet_b_locked(struct exi_sock *sk, int fd, bool eager)
 	reason = meet_as_b_locked(sk, &t);
 	if (reason == EXS_X_REASON_UNDECIDED && !eager && is_out_of_reach(&t))
 		reason = exi_why_elsewhere();
+	/* A process that was there has left the connection to another. */
+	if (reason == EXS_X_REASON_PEER_LOST && sk->again &&
+	    exi_again_later_locked(sk))
+		return EXS_X_REASON_UNDECIDED;
 	if (reason != EXS_X_REASON_UNDECIDED) {
 		/* A that was there, and is to be met later, has its mark. */
 		if (!sk->keeps && (reason || sk->link || !sk->again))

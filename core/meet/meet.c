@@ -272,6 +272,12 @@ void exi_meet_give_up_locked(struct exi_sock *sk, int reason)
 	atomic_store(&sk->sh->linked, 0);
 	if (later && sk->again)
 		exi_again_later_locked(sk);
+	/* The process that was there, and left or fell silent, has forked: it
+	 * leaves the connection to another. */
+	if ((reason == EXS_X_REASON_PEER_LOST ||
+	     reason == EXS_X_REASON_TIMEOUT) &&
+	    sk->again && exi_again_later_locked(sk))
+		reason = EXS_X_REASON_UNDECIDED;
 	if (reason == EXS_X_REASON_UNDECIDED)
 		sk->cut = true;
 	exi_sock_reason(sk, reason);
