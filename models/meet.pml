@@ -25,9 +25,14 @@
  * killed while another process has its end of TCP: the name is free then, and
  * its last symbol stays.
  *
- * Asserted: A sends OFFER, and B ANSWER, on link 1 only; at the end the boards
- * are what they were before; and if no process claims the name before A has it,
- * and B looks after that, they meet. */
+ * With REFUSES B says NO at the look that finds A, before or after A's bind comes
+ * a look that does not; or first KEPT, and it meets at the next look. A believes
+ * either from a process of the peer's user alone.
+ *
+ * Asserted: A believes NO and KEPT of B only, and if B refuses, and looks after
+ * A's bind, A knows. A sends OFFER, and B ANSWER, on link 1 only; at the end the
+ * boards are what they were before; and if no process claims the name before A
+ * has it, and B looks after that, they meet, unless B said NO, or KEPT last. */
 
 #define PARAMETERS(P) \
 	P(SAME, 0)	/* one user has both ends */ \
@@ -36,6 +41,7 @@
 	P(DIES, 0)	/* B may */ \
 	P(LOOKS, 2) \
 	P(SAYS, 6) \
+	P(REFUSES, 0)	/* B: 1 for good, 2 at first */ \
 	P(K, 2) \
 	P(BUG, 0)
 #include "parameters.pml"
@@ -52,13 +58,15 @@
 #define LATE		9	/* a symbol is told of before it is there */
 #define CHILD		10	/* C restores what it did not take */
 #define LET_GO		11	/* B lets go of its name before its board is restored */
+#define ANYBODY		12	/* A believes NO of every process */
+#define NO_MORE		13	/* A takes KEPT for NO */
 
 #define OF_A	1		/* nonces, and what was promised of them */
 #define OF_B	2
 #define OF_M	3
 #define FIT	4
 
-mtype = { HELLO, SHOWN, PROVED, OFFER, ANSWER };
+mtype = { HELLO, SHOWN, PROVED, OFFER, ANSWER, NO, KEPT };
 
 /* To A, and from it; 1 to B, and from it; what is said to M is not kept, but in what
  * it knows. A message: HELLO's wish to be shown, or the number of a symbol; a nonce. */
@@ -71,6 +79,8 @@ byte link_b;			/* 1, 2; 0: none yet */
 bool link_m;			/* 3 */
 bool late_look;			/* B's last look came after A's bind */
 bool met_a, met_b, a_over, b_over;
+bool b_refused, b_kept, a_told;	/* B said NO, KEPT; A believed one of them */
+bool last_kept;			/* B's last look was that of KEPT */
 
 /* Of a board: the digest, 0 for what was there, and the number. */
 byte board_a, board_a_i, board_b, board_b_i;
@@ -191,6 +201,14 @@ heard:		atomic {
 			:: !peer && t == PROVED && l == prover &&
 			   (looked == K || BUG == EARLY_OFFER) ->
 				goto offers
+			:: !peer && l != prover && (t == NO || t == KEPT) &&
+			   (KNOWS(l) || BUG == ANYBODY) ->
+				assert(b_refused || b_kept);
+				a_told = true;
+				if
+				:: t == NO || BUG == NO_MORE -> goto done
+				:: else -> skip
+				fi
 			:: else -> dismiss(l)
 			fi
 		}
@@ -245,7 +263,25 @@ proctype B()
 			link_b = name
 		};
 		if
-		:: link_b -> break
+		:: link_b && REFUSES == 1 && KNOWS(link_b) ->
+			atomic {
+				b_refused = true;
+				b_says(NO, 0, 0);
+				goto done
+			}
+		:: link_b && REFUSES == 1 && !KNOWS(link_b) ->
+			link_b = 0	/* and looks again */
+		:: link_b && REFUSES == 2 && KNOWS(link_b) && !b_kept ->
+			atomic {
+				b_kept = true;
+				last_kept = true;
+				b_says(KEPT, 0, 0);
+				link_b = 0
+			}
+		:: link_b && (!REFUSES || (REFUSES == 2 &&
+		   (b_kept || !KNOWS(link_b)))) ->
+			last_kept = false;
+			break
 		:: else -> skip
 		fi
 	:: else -> goto done
@@ -319,6 +355,7 @@ inline m_tells_a()
 	:: to_a[3]!HELLO,0,OF_M
 	:: choose(OF_B, knows_b); to_a[3]!SHOWN,0,n
 	:: knows_a && dig_b -> to_a[3]!SHOWN,0,FIT
+	:: REFUSES -> to_a[3]!NO,0,0
 	:: to_a[3]!SHOWN,1,0
 	:: to_a[3]!PROVED,0,0
 	fi
@@ -365,8 +402,9 @@ proctype judge()
 {
 	a_over && b_over;
 	assert(board_a == 0 && (died || board_b == 0));
+	assert(!(SAME && !claimed && late_look && REFUSES) || died || a_told);
 	assert(!((SAME || !MAN) && !claimed && late_look) || died ||
-	       (met_a && met_b))
+	       REFUSES == 1 || last_kept || (met_a && met_b))
 }
 
 init
