@@ -271,7 +271,17 @@ static int peer_elsewhere(struct check *c, int fd, uint16_t port)
 							    : "a fabric");
 		return EXS_X_REASON_NONE;
 	}
-	check_step(c, "peer", CHECK_UNKNOWN, "its library did not answer");
+	if (i.exs_x_reason == EXS_X_REASON_KEY_MISMATCH)
+		check_step(c, "peer", CHECK_UNKNOWN,
+			   "its library answered, and has another key");
+	else
+		check_step(c, "peer", CHECK_UNKNOWN,
+			   "no library answered at port %u plus %u "
+			   "(EXS_VERBS_PORT_OFFSET) or %u "
+			   "(EXS_OFI_PORT_OFFSET), which a firewall must "
+			   "allow, and which both ends must set alike",
+			   port, exi_config()->verbs_port_offset,
+			   exi_config()->ofi_port_offset);
 	return i.exs_x_reason == EXS_X_REASON_UNDECIDED
 		       ? EXS_X_REASON_PLAIN_PEER
 		       : i.exs_x_reason;
