@@ -254,10 +254,12 @@ static ssize_t get_message(int fd, struct msghdr *m, int flags)
 	flags = shim_io_flags(sk, flags);
 	if (exi_unlikely(flags & MSG_ERRQUEUE))
 		return shim_get_error(fd, m, flags);
-	/* Without room, too: the kernel reports what it cut off. */
+	/* Without room, too: the kernel reports what it cut off. A look in
+	 * several pieces goes another way. */
 	more = m->msg_control && m->msg_controllen
 		       ? !kernel_alone(m, flags) && (!sk || sk->base->messages)
-		       : ret > 0 && sk && sk->base->messages;
+		       : ret > 0 && sk && sk->base->messages &&
+				 !(flags & MSG_PEEK);
 	if (ret > 0 && exi_unlikely(more))
 		ret = shim_get_beside(fd, m->msg_iov, m->msg_iovlen,
 				      (size_t)ret, flags, &beside);

@@ -304,6 +304,7 @@ static ssize_t recv_to_end(struct exi_call *c, struct exi_pieces *to,
 	struct exi_beside none = { 0 };
 
 	if (exi_unlikely(c->sk->base->messages) && !to->beside &&
+	    !(c->flags & MSG_PEEK) &&
 	    enough(exi_sock_shared(c->sk), to->left + done, c->flags) > 1)
 		to->beside = &none;
 	return recv_on(c, to, done);

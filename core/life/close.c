@@ -71,20 +71,6 @@ static int end_sending(struct exi_sock *sk, int fd)
 	return ret;
 }
 
-/* The kernel of a UNIX socket ends both directions at once, and reports POLLHUP
- * with POLLRDHUP. Operations that wait come before the end. */
-static void end_at_once(struct exi_sock *sk, int fd)
-{
-	struct exi_shared *sh;
-
-	if (!exi_sock_lock(sk, fd, EXI_TX, &sh))
-		return;
-	if (exi_list_empty(&sk->ops[EXI_TX]) &&
-	    sh->half[EXI_TX].mode == EXI_MODE_TCP)
-		shutdown(fd, SHUT_RDWR);
-	exi_half_unlock(&sh->half[EXI_TX]);
-}
-
 static int end_receiving(struct exi_sock *sk, int fd)
 {
 	int ret = shutdown(fd, SHUT_RD) < 0 ? -errno : 0;
@@ -195,17 +181,15 @@ int exi_shutdown(int fd, int how)
 		return shutdown(fd, how) < 0 ? -errno : 0;
 	if (is_over(sk, fd))
 		return -ENOTCONN;
-	/* From then on the peer's sends are refused, which only its kernel can
-	 * do. */
-	if (sk->base->ends_both && how != SHUT_WR)
-		exi_open_go_plain_or_reset(fd, EXS_X_REASON_ANCILLARY);
-	if (sk->base->ends_both && how == SHUT_RDWR)
-		end_at_once(sk, fd);
 	/* A thread that the end of receiving wakes sees both ends. */
 	if (how != SHUT_RD)
 		ret = end_sending(sk, fd);
 	if (ret)
 		return ret;
+	/* From then on the peer's sends are refused, which only its kernel can
+	 * do. */
+	if (sk->base->ends_both && how != SHUT_WR)
+		exi_open_go_plain_or_reset(fd, EXS_X_REASON_ANCILLARY);
 	if (how != SHUT_WR)
 		ret = end_receiving(sk, fd);
 	if (ret == 0)

@@ -222,8 +222,6 @@ ROW(pair_no_room)
 {
 	make();
 	put_files("send", ends[0], "abcdefghi", 1);
-	get("look", ends[1], 4, 0, MSG_PEEK);
-	get_two("look at two", ends[1], MSG_PEEK | MSG_DONTWAIT);
 	get_two("two", ends[1], MSG_DONTWAIT);
 	get("rest", ends[1], 64, 0, 0);
 	put_files("send", ends[0], "abcdefghi", 1);
@@ -272,26 +270,4 @@ ROW(pair_cut_spliced)
 	close(ends[1]);
 	is("splice", splice(ends[0], NULL, p[1], NULL, 8, 0));
 	is("splice", splice(ends[0], NULL, p[1], NULL, 8, 0));
-}
-
-/* Both directions end at once. */
-ROW(pair_shut_at_once)
-{
-	struct pollfd p = { .events = POLLIN | POLLRDHUP };
-	int status;
-	pid_t pid;
-
-	make();
-	p.fd = ends[1];
-	pid = fork();
-	if (pid < 0)
-		die("fork");
-	if (pid == 0) {
-		poll(NULL, 0, 20); /* or, if that is late, it finds both */
-		shutdown(ends[0], SHUT_RDWR);
-		_exit(0);
-	}
-	is("poll", poll(&p, 1, -1));
-	say("%x", (unsigned int)p.revents);
-	waitpid(pid, &status, 0);
 }

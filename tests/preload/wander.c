@@ -1524,7 +1524,8 @@ static void do_late(void)
 		if (slots[w].fd >= 0 && slots[w].end == (s->end ^ 1))
 			break;
 	if (s->fd < 0 || w == SLOTS || !may_send(s, 700) ||
-	    (of(s->end)->is_unix && late.kind == 2 && !goes_plain(s->end))) {
+	    /* Its end of reading comes before its hang-up. */
+	    (of(s->end)->is_unix && late.kind == 2)) {
 		say(" left out");
 		return;
 	}
