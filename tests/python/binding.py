@@ -612,6 +612,29 @@ class Binding(unittest.TestCase):
         self.a.setsockopt(exs.socket.IPPROTO_TCP, exs.socket.TCP_NODELAY, 1)
         self.assertTrue(self.a.getsockopt(exs.socket.IPPROTO_TCP, exs.socket.TCP_NODELAY))
 
+    def test_leaving_a_queue_of_asyncio_cancels_what_waits(self):
+        async def leave(why):
+            async def receive(q):
+                try:
+                    return await q.recv(self.b, 10)
+                except OSError as e:
+                    with self.assertRaises(OSError):
+                        await q.recv(self.b, 10)
+                    return e.errno
+            async with exs.aio.Queue() as q:
+                tasks = [asyncio.create_task(receive(q)) for _ in range(3)]
+                while q._outstanding < 1:
+                    await asyncio.sleep(0)
+                if why:
+                    raise why
+            return await asyncio.gather(*tasks)
+
+        async def both(why):
+            return await asyncio.wait_for(leave(why), 60)
+        self.assertEqual(asyncio.run(both(None)), [errno.ECANCELED] * 3)
+        with self.assertRaises(ZeroDivisionError):
+            asyncio.run(both(ZeroDivisionError()))
+
     def test_names_are_exported_and_described(self):
         for name in exs.__all__:
             self.assertTrue(hasattr(exs, name), name)

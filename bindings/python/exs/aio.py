@@ -71,15 +71,19 @@ def _receives_of(s: exs.Socket) -> _Receives:
 
 class Queue:
     """An event queue of the running loop. At most depth operations are outstanding; others wait for
-    their turn."""
+    their turn: a receive that waits counts, so depth is at least twice the number of connections.
 
-    def __init__(self, depth: int = 64) -> None:
+    Leaving "async with" cancels what is outstanding: its tasks get OSError (ECANCELED)."""
+
+    def __init__(self, depth: int = 4096) -> None:
         self._queue = exs.Queue(depth)
         self._slots = asyncio.Semaphore(depth)
         self._loop = asyncio.get_running_loop()
         self._outstanding = 0
         self._idle = asyncio.Event()
         self._idle.set()
+        self._left = False
+        self._sockets: Dict[asyncio.Future, exs.Socket] = {}  # of what is outstanding
         # Functions for events of cancelled operations, and futures that wait for such events.
         self._late: Dict[asyncio.Future, Callable[[exs.Event], None]] = {}
         self._over: Dict[asyncio.Future, asyncio.Future] = {}
@@ -92,6 +96,7 @@ class Queue:
             if not self._outstanding:
                 self._idle.set()
             waiter = event.handle
+            self._sockets.pop(waiter, None)
             late = self._late.pop(waiter, self._drop)
             if waiter.done():  # cancelled meanwhile
                 late(event)
@@ -110,12 +115,15 @@ class Queue:
         await self._slots.acquire()
         waiter = self._loop.create_future()
         try:
+            if self._left:
+                raise OSError(errno.ECANCELED, os.strerror(errno.ECANCELED))
             submit(queue=self._queue, handle=waiter)
         except BaseException:
             self._slots.release()
             raise
         self._outstanding += 1
         self._idle.clear()
+        self._sockets[waiter] = s
         self._late[waiter] = late = late or self._drop
         if over is not None:
             self._over[waiter] = over
@@ -193,4 +201,8 @@ class Queue:
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        self._left = True
+        for waiter, s in list(self._sockets.items()):
+            if s.fd is not None and s.fd >= 0:
+                s.cancel(waiter)
         await self.close()
