@@ -254,6 +254,11 @@ choose_asan()
 	# What a forked child cannot give back of libfabric's counts as lost;
 	# families have none.
 	skip='^fault/fire .* (1 pair|2 pairs|4 pairs here)'
+	# Under exs run: the program has not the sanitizer's runtime.
+	skip+='|^fault/fire files$'
+	# An end gives up after ten seconds, which is little for a sanitizer that gets
+	# what the other tests leave of the CPUs.
+	$all || skip+='|^api/forks$'
 	# Over loop they are those over shm, but in one process.
 	$all || skip+='|over loop'
 	choose "$few" "$skip|(init|reused numbers) over ofi|ofi settings"
@@ -273,7 +278,7 @@ choose_tsan()
 	skip+='|conformance/reused numbers'
 	# These have one thread.
 	skip+='|unit/(stream|key|auth|packet))'
-	$all || skip+='|over loop|^api/big'
+	$all || skip+='|over loop|^api/(big|forks)$'
 	choose "$few" "$skip"
 }
 
