@@ -143,13 +143,19 @@ static bool is_other_end(const struct stat_tcp *t, const void *arg)
 	return is_mirrored(t, arg);
 }
 
-/* Whether the connection has carried enough, and only the peer is missing. */
-static bool awaits_peer(const struct stat_conn *conn)
+/* Whether the connection has carried as many bytes as its end counts. */
+static bool carried_enough(const struct stat_conn *conn)
 {
 	uint64_t n = conn->dir[EXI_RX].bytes + conn->dir[EXI_TX].bytes;
 
-	return conn->reason == EXS_X_REASON_UNDECIDED && !conn->peer &&
+	return conn->reason == EXS_X_REASON_UNDECIDED &&
 	       n > conn->process->upgrade_bytes;
+}
+
+/* Whether only the peer is missing. */
+static bool awaits_peer(const struct stat_conn *conn)
+{
+	return carried_enough(conn) && !conn->peer;
 }
 
 static void step_traffic(struct check *c, const struct stat_conn *conn)
@@ -164,6 +170,10 @@ static void step_traffic(struct check *c, const struct stat_conn *conn)
 		   tool_text_bytes(b, rx->bytes));
 	if (awaits_peer(conn))
 		check_more(c, "; the peer has not answered yet");
+	else if (carried_enough(conn))
+		check_more(c, "; those that the connecting end sends count, of "
+			      "the others more are needed (EXS_UPGRADE in "
+			      "exs(7))");
 	else if (least != UINT64_MAX && least)
 		check_more(c, "; the connection may move after %s",
 			   tool_text_bytes(e, least));
