@@ -197,8 +197,8 @@ ROW(pair_room_each_time)
 		good += fd >= 0 && pread(fd, b, 2, 0) == 2 && b[1] == 'A' + i;
 		close(fd);
 	}
+	child("child", pid); /* which may still print */
 	is("good", good);
-	child("child", pid);
 }
 
 /* --- what was cut off, and ends ------------------------------------------ */
