@@ -86,8 +86,8 @@ bool exi_handed_by_ours(int by);
 /* The inode of the giver's socket, if a descriptor came by `by'; 0: unknown. */
 uint32_t exi_handed_giver(int by);
 /* Called when fd was received with MSG_PEEK, which gives this process a number
- * for it. From then on no received
- * connection is known to have only one number. */
+ * for it. From then on no received connection is known to have only one
+ * number. */
 EXI_SHIM void exi_handed_peeked(int fd);
 
 /* What the kernel says of a descriptor that was handed over: the role of the
