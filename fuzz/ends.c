@@ -112,6 +112,10 @@ void exi_service_reschedule(void)
 {
 }
 
+void exi_service_later(void (*fn)(void))
+{
+}
+
 bool exi_service_runs(void)
 {
 	return false;

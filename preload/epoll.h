@@ -209,6 +209,7 @@ struct set {
 	_Atomic bool outer; /* the set's own descriptor is waited on */
 	bool inherited;	    /* made before a fork: others may have it */
 	_Atomic(struct nest *) nests;
+	struct set *settles_next; /* see shim_set_settle_later_locked() */
 	uint64_t prefix;
 	/* When the kernel was asked. Hints: the last writer wins. */
 	_Atomic uint64_t asked; /* exi_ticks() */
@@ -393,6 +394,12 @@ void shim_set_nest(int epfd, int fd);
  * readable if so. Otherwise the descriptor stays unreadable until something
  * comes. */
 bool shim_set_settle(struct set *s);
+
+/* Has the service thread settle the set before it waits again. Called by the
+ * service thread. */
+void shim_set_settle_later_locked(struct set *s);
+/* In the child after fork: no set waits for the service thread. */
+void shim_set_settle_forked(void);
 
 /* Settles the sets in this one. With waits, a thread waits for this set, and so
  * for those in it. */

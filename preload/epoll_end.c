@@ -162,6 +162,7 @@ static void begin_anew(struct set *s)
 void shim_epoll_forked(void)
 {
 	atomic_store(&shim_epoll_structure.word, 0);
+	shim_set_settle_forked();
 	for (int i = 0; i < (int)SHIM_STRANGERS; i++)
 		atomic_store(shim_set_strangers(i), 0);
 	for (uint32_t i = 0; i < shim_epoll_high; i++) {

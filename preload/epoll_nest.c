@@ -7,6 +7,7 @@
 #include "core/base/lock.h"
 #include "core/base/util.h"
 #include "core/call/ready.h"
+#include "core/sock/service.h"
 #include "core/sock/table.h"
 #include "preload/epoll.h"
 #include "preload/shim.h"
@@ -23,7 +24,9 @@ static void arm_next(struct item *it)
 
 #define SETTLES 3
 
-bool shim_set_settle(struct set *s)
+/* came: something may have come since the set was settled, and is an edge for
+ * the set outside, even if the nudge is readable already. */
+static bool settle(struct set *s, bool came)
 {
 	int left, tries = 0;
 	uint32_t stirs;
@@ -54,12 +57,60 @@ bool shim_set_settle(struct set *s)
 		}
 	} while (s->stirs != stirs && ++tries < SETTLES);
 	ret = ret || s->stirs != stirs;
-	if (ret && !s->nudged)
+	if (ret && (came || !s->nudged))
 		shim_set_nudge_locked(s);
 	else if (!ret && s->nudged)
 		shim_set_calm_locked(s);
 	exi_unlock(&s->lock);
 	return ret;
+}
+
+bool shim_set_settle(struct set *s)
+{
+	return settle(s, false);
+}
+
+/* The sets that the service thread settles before it waits again; its own. The
+ * last one is its own next. */
+static struct set *unsettled;
+
+static struct set *take_unsettled(void)
+{
+	struct set *s = unsettled;
+
+	if (s)
+		unsettled = s->settles_next == s ? NULL : s->settles_next;
+	return s;
+}
+
+static void settle_them(void)
+{
+	struct set *s;
+
+	while ((s = take_unsettled())) {
+		exi_lock(&s->lock);
+		s->settles_next = NULL;
+		exi_unlock(&s->lock);
+		settle(s, true);
+	}
+}
+
+void shim_set_settle_forked(void)
+{
+	struct set *s;
+
+	while ((s = take_unsettled()))
+		s->settles_next = NULL;
+}
+
+void shim_set_settle_later_locked(struct set *s)
+{
+	EXI_LOCKED(&s->lock);
+	if (s->settles_next)
+		return;
+	s->settles_next = unsettled ? unsettled : s;
+	unsettled = s;
+	exi_service_later(settle_them);
 }
 
 #define NESTS 5 /* as in the kernel */

@@ -17,6 +17,7 @@
 #include "core/fabric/provider.h"
 #include "core/link/control.h"
 #include "core/sock/holders.h"
+#include "core/sock/service.h"
 #include "core/sock/table.h"
 #include "core/sock/wake.h"
 #include "preload/epoll.h"
@@ -78,6 +79,19 @@ void shim_set_calm_locked(struct set *s)
 	s->nudged = false;
 }
 
+/* Something came to a set whose own descriptor is waited on. The service thread
+ * may not look what it was here, where it has the lock of a direction: it looks
+ * before it waits again. A doorbell also comes without bytes, when the
+ * connection moves to a fabric. */
+static void tell_outside_locked(struct set *s)
+{
+	EXI_LOCKED(&s->lock);
+	if (exi_service_self())
+		shim_set_settle_later_locked(s);
+	else
+		shim_set_nudge_locked(s);
+}
+
 static void off_the_resting_locked(struct item *it)
 {
 	EXI_LOCKED(&it->set->lock);
@@ -108,8 +122,10 @@ void shim_item_activate_locked(struct item *it)
 		off_the_resting_locked(it);
 		shim_item_make_active_locked(it, &s->active);
 	}
-	if (shim_set_others_sleep(s) || (s->outer && !it->counted))
+	if (shim_set_others_sleep(s))
 		shim_set_nudge_locked(s);
+	else if (s->outer && !it->counted)
+		tell_outside_locked(s);
 	it->counted = true;
 }
 
@@ -425,7 +441,10 @@ void shim_item_manage(struct item *it)
 	shim_set_count_locked(s, &s->n_managed, 1);
 	shim_item_activate_locked(it);
 	/* A thread that sleeps as if nothing were active looks again. */
-	shim_set_nudge_locked(s);
+	if (s->outer && !shim_set_others_sleep(s))
+		tell_outside_locked(s);
+	else
+		shim_set_nudge_locked(s);
 	exi_unlock(&s->lock);
 	if (s->timed)
 		exi_ready_want_times(it->sk, shim_item_number(it));

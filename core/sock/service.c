@@ -220,6 +220,23 @@ int exi_service_progress(struct exi_sock *sk, enum exi_dir dir)
 	return 0;
 }
 
+/* What exi_service_later() asked for; the thread's own. */
+static void (*later)(void);
+
+void exi_service_later(void (*fn)(void))
+{
+	later = fn;
+}
+
+static void do_later(void)
+{
+	void (*fn)(void) = later;
+
+	later = NULL;
+	if (exi_unlikely(fn != NULL))
+		fn();
+}
+
 static void *run(void *arg)
 {
 	struct epoll_event ev[EVENTS];
@@ -238,6 +255,7 @@ static void *run(void *arg)
 		work->outside();
 		exi_fds_begin();
 		expire(now);
+		do_later();
 		exi_fds_end();
 		n = await(ev, domains_busy ? 0 : ns);
 		/* Comes before a wait for a thread that freezes descriptors,
@@ -276,6 +294,7 @@ static void *run(void *arg)
 			next_tick = exi_now_ns() + (uint64_t)tick_ms * 1000000u;
 		}
 	}
+	do_later();
 	return NULL;
 }
 

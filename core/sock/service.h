@@ -132,6 +132,10 @@ int exi_service_progress(struct exi_sock *sk, enum exi_dir dir);
 /* Unattended progress may be needed soon: makes the thread tick. */
 void exi_service_tick(void);
 
+/* Has the thread call fn with no lock held before it waits again. Called by the
+ * thread itself, and always with the same function. */
+EXI_SHIM void exi_service_later(void (*fn)(void));
+
 /* A time-out was set: the thread computes anew when to wake. */
 void exi_service_reschedule(void);
 
@@ -140,7 +144,7 @@ void exi_service_reschedule(void);
 bool exi_service_runs(void);
 
 /* True in the service thread. */
-bool exi_service_self(void);
+EXI_SHIM bool exi_service_self(void);
 
 /* The child after fork: has no service thread, and starts one when there is
  * work. */
