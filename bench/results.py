@@ -10,6 +10,7 @@ from cases import BARE, GROUPS, SHIM, TCP
 FORMAT = 1
 COLUMNS = 4  # of figures in a table
 SCALES = {'MB/s': 1e-6, 'KiB': 1 / 1024}
+CHANGED = 1.3  # a line that is so many times another is not the same
 LESS = {'p50', 'p99', 'p999', 'max', 'mean', 'cpu_message', 'cpu_gb', 'calls'}
 
 
@@ -41,11 +42,15 @@ class Results:
         known = self.cases.get(case.name, {}).get('seconds')
         return median(known) if known else None
 
-    def add(self, case, figures, seconds):
-        """figures: of each side, or what went wrong with it."""
+    def add(self, case, figures, seconds, line):
+        """figures: of each side, or what went wrong with it; line: the bare
+        cache line's round trip before and after them, or None."""
         kept = self.cases.setdefault(case.name, {
             'group': case.group.title, 'key': case.group.key, 'x': case.x,
             'label': case.label, 'rounds': [], 'seconds': []})
+        lines = kept.setdefault('lines', [])
+        lines += [None] * (len(kept['rounds']) - len(lines))
+        lines.append(line)
         kept['rounds'].append(figures)
         kept['seconds'].append(seconds)
         if self.path:
@@ -68,10 +73,21 @@ def sides(kept):
         if 'failed' not in f))
 
 
-def ratios(kept, side, others, key):
-    """How many times as fast as the best of others in the same round."""
+def moved(kept, n):
+    """Whether the line changed in this round: the host has moved the CPUs
+    between one side's measurement and another's."""
+    lines = kept.get('lines', [])
+    both = lines[n] if n < len(lines) else None
+    return bool(both) and max(both) > CHANGED * min(both)
+
+
+def ratios(kept, side, others, key, of_moved=False):
+    """How many times as fast as the best of others in the same round, of the
+    rounds in which the line stayed, or of the others."""
     result = []
-    for r in kept['rounds']:
+    for n, r in enumerate(kept['rounds']):
+        if moved(kept, n) != of_moved:
+            continue
         theirs = [r[o][key] for o in others if key in r.get(o, {})]
         mine = r.get(side, {}).get(key)
         if not theirs or not mine:
@@ -101,8 +117,15 @@ def span(v, scale=1):
     return middle if low == high else '%s (%s to %s)' % (middle, low, high)
 
 
-def times(v):
-    return '%.2f (%.2f)' % (median(v), min(v)) if v else ''
+def times(kept, side, others, key):
+    """The median and the worst of the rounds in which the line stayed; marked:
+    a worse one in which it changed. If it changed in each, all are marked."""
+    v, w = (ratios(kept, side, others, key, of_moved)
+            for of_moved in (False, True))
+    if not v:
+        return '%.2f* (%.2f*)' % (median(w), min(w)) if w else ''
+    worse = ', %.2f*' % min(w) if w and min(w) < min(v) else ''
+    return '%.2f (%.2f%s)' % (median(v), min(v), worse)
 
 
 def matrix(cases, cell, names):
@@ -139,7 +162,7 @@ def group_tables(results, title):
         mine = [n for n in names if n not in others and
                 (ours(n) or title in ('threads', 'loans'))]
         for head, rows in matrix(cases, lambda k, n: times(
-                ratios(k, n, others, group.key)), mine):
+                k, n, others, group.key), mine):
             yield ('%s: times as fast as %s, median (worst round)' %
                    (title, word), head, rows)
     for key, word in (('cpu_gb', 'CPU seconds of both ends for 10^9 bytes'),
@@ -198,9 +221,10 @@ def lost(results):
         for kept in of_group(results, title):
             mine = [n for n in sides(kept) if ours(n)]
             for word, others in group.times:
-                best = max(((median(ratios(kept, n, others, group.key)), n)
-                            for n in mine
-                            if ratios(kept, n, others, group.key)),
+                found = [(ratios(kept, n, others, group.key) or
+                          ratios(kept, n, others, group.key, True), n)
+                         for n in mine]
+                best = max(((median(v), n) for v, n in found if v),
                            default=None)
                 if word != 'line' and best and best[0] < 1:
                     yield ['%s, %s' % (title, kept['label']), word, best[1],
@@ -250,6 +274,18 @@ def line(results):
                         'farther meanwhile, so only ratios of one round count'
                         if max(v) > 1.5 * min(v) else ''))
     return ''
+
+
+def changed(results):
+    """In how many rounds the line was another one afterwards."""
+    all_of = [moved(k, n) for k in results.cases.values()
+              for n, lines in enumerate(k.get('lines', ())) if lines]
+    if not any(all_of):
+        return ''
+    return ('In %d of %d rounds the cache line took more than %g times as long '
+            'before as after it, or the reverse: ratios do not count them, and '
+            'a * marks one that was worse than those that count.' %
+            (sum(all_of), len(all_of), CHANGED))
 
 
 def others(results):

@@ -96,6 +96,11 @@ class Sides:
     def bare(self, test, size):
         return self.perf(test, size, '--api', 'raw')
 
+    def line(self):
+        """A short look at how far the CPUs are from each other."""
+        return json.loads(self.bench.run(self.command(
+            'lat', 8, '--api', 'raw', '--seconds', '0.02')))['rtt_ns']['p50']
+
     def unix(self, test, size, *args):
         return self.perf(test, size, '--api', 'unix', *args)
 

@@ -123,6 +123,10 @@ def sides_are_compared_round_by_round():
         check(first["cases"]["round trip, 8 B"] ==
               part["cases"]["round trip, 8 B"], (first, part))
         check(len(first["sessions"]) == 2, first["sessions"])
+        for name, case in first["cases"].items():
+            check(len(case["lines"]) == 1 and len(case["lines"][0]) == 2 and
+                  all(line > 0 for line in case["lines"][0]), (name, case))
+        marks_rounds_whose_line_changed(file, first)
         with open(page, "w", encoding="utf-8") as f:
             f.write("a\n<!-- compare: round trip -->\nold\n<!-- end -->\nz\n")
         text = run("compare", "--continue", file, "--show", "--page", page)
@@ -137,6 +141,29 @@ def sides_are_compared_round_by_round():
         with open(os.path.join(sys.argv[1], "../docs/performance.md"), encoding="utf-8") as f:
             shown, made = rows(f.read(), "round trip"), rows(renewed, "round trip")
         check(made and made <= shown, f"docs/performance.md lacks {made - shown}")
+
+
+def marks_rounds_whose_line_changed(file, first):
+    """Of three rounds one, in which the peers were ten times as fast."""
+    made = json.loads(json.dumps(first))
+    case = made["cases"]["round trip, 8 B"]
+    slow = {"libexs, sync": {"p50": 100}, "UNIX socket": {"p50": 200}}
+    fast = {"libexs, sync": {"p50": 100}, "UNIX socket": {"p50": 20}}
+    case["rounds"] = [slow, fast, slow]
+    case["lines"] = [[100, 120], [100, 131], [600, 550]]
+    made["cases"] = {"round trip, 8 B": case}
+    changed = file + ".changed"
+    with open(changed, "w", encoding="utf-8") as f:
+        json.dump(made, f)
+    text = run("compare", "--continue", changed, "--show")
+    check("2.00 (2.00, 0.20*)" in text, text)
+    check("In 1 of 3 rounds" in text, text)
+    # A file that an earlier compare has made has no lines.
+    del case["lines"]
+    with open(changed, "w", encoding="utf-8") as f:
+        json.dump(made, f)
+    text = run("compare", "--continue", changed, "--show")
+    check("2.00 (0.20)" in text and "*" not in text, text)
 
 
 def a_busy_host_is_compared_with_tcp():
