@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """What a program sees under exs run and without it: the same. Usage: differ.py
 BEHAVE EXS [--quick | OPTION-OF-BEHAVE | PATTERN]...; quick leaves a way out; 1
-when a row differs that the file "differences" does not name, or one that it
-names does not (but for what differs sometimes), and when a sanitizer reports.
+when a row differs otherwise than the file "differences" has it, or one that it
+has does not (but for what differs sometimes), and when a sanitizer reports.
 With --unix or --pair connections are of UNIX sockets, by address or by
 socketpair, and the file is "differences-unix".
 With --cold connections move while a row is under way, at a moment that chance
@@ -133,14 +133,16 @@ def parts(flags, rows):
 
 
 def differences():
-    """By row or pattern of rows: the reason."""
+    """By row or pattern of rows: the reason, and what such a row says."""
     ret = {}
     with open(os.path.join(HERE, 'differences-unix' if UNIX else
                            'differences')) as f:
         for line in f:
-            if line.strip() and not line.startswith('#'):
+            if line.startswith('\t'):
+                ret[name][1].append(line.strip())
+            elif line.strip() and not line.startswith('#'):
                 name, _, reason = line.partition(':')
-                ret[name.strip()] = reason.strip()
+                ret[name] = reason.strip(), []
     return ret
 
 
@@ -148,14 +150,14 @@ def differences():
 ENDS = re.compile('HUNG|KILLED|EXITED|CANNOT|nothing')
 
 
-def not_by_chance(behave, exs, way, rows, native, flags):
+def not_by_chance(behave, exs, way, rows, native, meant, flags):
     """Of rows that differed once: what they say that the kernel never does.
     What hangs or dies is never chance."""
     ret = {k: v for k, v in rows.items() if ENDS.search(v)}
     if '--cold' in flags:
         return ret
     rest = [k for k in rows if k not in ret]
-    answers = {k: {native[k]} for k in rest}
+    answers = {k: {native[k], *meant(k)} for k in rest}
     for _ in range(AGAIN if rest else 0):
         for k, v in run(behave, exs, 'native', flags + rest)[0].items():
             answers[k].add(v)
@@ -213,11 +215,11 @@ def main():
     flags = [a for a in args if a.startswith('--')]
     known = differences()
     out = left_out(behave)
-    out += [row for row, why in known.items() if why.startswith('unfit')]
+    out += [k for k, (why, _) in known.items() if why.startswith('unfit')]
     listed = subprocess.run([behave, '--list'] + args, text=True, check=True,
                             stdout=subprocess.PIPE).stdout.split()
     chosen = [row for row in listed if not matches(row, out)]
-    stale = {k for k, why in known.items()
+    stale = {k for k, (why, _) in known.items()
              if not why.startswith('sometimes') and not matches(k, out)}
     good = all([shim_is_used(behave, exs, way, row, share) for way in ways
                 for row, share in (('io_pieces_join', 0),
@@ -231,23 +233,23 @@ def main():
         print('%s hangs natively: the row is wrong' % name)
         good = False
     counts = {}
+
+    def says_of(name):
+        return [says for k in known if fnmatch.fnmatchcase(name, k)
+                for says in known[k][1]]
+
     for way in ways:
         rows, said = joined(jobs[way])
         if said:
             print('%s says: %s' % (way, said[:2000]))
         odd = {k: rows.get(k, 'nothing') for k in native
                if rows.get(k, 'nothing') != native[k]}
-        meant = set()
-        for name in odd:
-            why = [k for k in known if fnmatch.fnmatchcase(name, k)]
-            stale.difference_update(why)
-            # What hangs is never meant, and what dies only by its own name.
-            seen = odd[name]
-            if why and not re.search('HUNG|EXITED', seen) and \
-                    ('KILLED' not in seen or name in known):
-                meant.add(name)
+        stale -= {k for k in stale for name in odd
+                  if fnmatch.fnmatchcase(name, k)}
+        meant = {name for name, seen in odd.items() if PACE.sub('', seen) in
+                 [PACE.sub('', says) for says in says_of(name)]}
         rest = {k: v for k, v in odd.items() if k not in meant}
-        bad = not_by_chance(behave, exs, way, rest, native, flags)
+        bad = not_by_chance(behave, exs, way, rest, native, says_of, flags)
         for name, seen in bad.items():
             show(way, name, native[name], seen)
         good = good and not bad
