@@ -38,8 +38,9 @@
  * before), then counts itself as a sleeper under the same lock if nothing is
  * active.
  *
- * Locks, in their order: a socket's link lock, shim_epoll_structure (which
- * items there are), a socket's halves, a set's lock. */
+ * Locks, in their order: a set's `settling`, a socket's link lock,
+ * shim_epoll_structure (which items there are), a socket's halves, a set's
+ * lock. */
 #ifndef EXI_PRELOAD_EPOLL_H
 #define EXI_PRELOAD_EPOLL_H
 
@@ -209,6 +210,9 @@ struct set {
 	_Atomic bool outer; /* the set's own descriptor is waited on */
 	bool inherited;	    /* made before a fork: others may have it */
 	_Atomic(struct nest *) nests;
+	/* Held while the set is settled: it has the active items then, and a
+	 * wait that finds none looks again. */
+	struct exi_lock settling;
 	struct set *settles_next; /* see shim_set_settle_later_locked() */
 	uint64_t prefix;
 	/* When the kernel was asked. Hints: the last writer wins. */

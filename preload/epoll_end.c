@@ -132,6 +132,7 @@ void shim_epoll_named(int fd, int also)
 static void begin_anew(struct set *s)
 {
 	atomic_store(&s->lock.word, 0);
+	atomic_store(&s->settling.word, 0);
 	s->inherited = true;
 	s->sleepers = s->arming = 0;
 	exi_list_init(&s->active);

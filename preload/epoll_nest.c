@@ -34,6 +34,7 @@ static bool settle(struct set *s, bool came)
 
 	if (exi_unlikely(s->lost))
 		shim_set_find_lost(s);
+	exi_lock(&s->settling);
 	exi_lock(&s->lock);
 	do {
 		stirs = s->stirs;
@@ -62,6 +63,7 @@ static bool settle(struct set *s, bool came)
 	else if (!ret && s->nudged)
 		shim_set_calm_locked(s);
 	exi_unlock(&s->lock);
+	exi_unlock(&s->settling);
 	return ret;
 }
 

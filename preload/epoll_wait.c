@@ -236,6 +236,18 @@ static int sleep_once(struct set *s, struct epoll_event *ev, int max,
 	return shim_set_take(s, s->fd, ev, max, until(deadline), mask, true);
 }
 
+/* Looks again where another thread may have had the items to settle the set. */
+static int look_settled(struct set *s, struct epoll_event *ev, int max)
+{
+	struct looked looked;
+	int n;
+
+	exi_lock(&s->settling);
+	n = shim_set_collect(s, ev, 0, max, false, NULL, exi_ticks(), &looked);
+	exi_unlock(&s->settling);
+	return n;
+}
+
 /* seen: as of wait_once(). */
 static __attribute__((noinline)) int
 wait_managed(struct set *s, struct epoll_event *ev, int max, uint64_t deadline,
@@ -254,6 +266,8 @@ wait_managed(struct set *s, struct epoll_event *ev, int max, uint64_t deadline,
 			shim_set_find_lost(s);
 		n = wait_once(s, ev, max, deadline, at_once, seen, &stirs,
 			      &looked);
+		if (exi_unlikely(!n && at_once && s->outer))
+			n = look_settled(s, ev, max);
 		if (n || at_once)
 			break;
 		looked.alone = false;
