@@ -30,11 +30,12 @@ enum {
 static const struct argp_option options[] = {
 	{ "json", KEY_JSON, NULL, 0, "Print everything as one JSON object", 0 },
 	{ "config", KEY_CONFIG, NULL, 0,
-	  "Show every setting with its value and origin", 0 },
+	  "Show only the settings: each with its value and origin", 0 },
 	{ "env", KEY_ENV, NULL, 0,
-	  "Show every EXS_ variable with its meaning and values", 0 },
+	  "Show only the EXS_ variables: each with its meaning and values", 0 },
 	{ "program", KEY_PROGRAM, "NAME", 0,
-	  "Show the settings that the rules give to a program of this name",
+	  "Show only the settings that the rules give to a program of this "
+	  "name",
 	  0 },
 	{ 0 },
 };
@@ -183,11 +184,17 @@ static void show_fabrics(void)
 {
 	struct exi_registry_row row;
 
-	printf("Fabrics\n");
+	printf("\nFabrics\n");
 	for (unsigned int i = 0; fabric_row(i, &row); i++)
 		printf("  %-8s %-12s %s\n", row.name, state_of(&row),
 		       why_of(&row));
-	show_trials();
+}
+
+/* Shows what providers found: devices, domains. */
+static void show_all_found(void)
+{
+	struct exi_registry_row row;
+
 	for (unsigned int i = 0; exi_registry_row(i, &row); i++)
 		show_found(&row);
 }
@@ -357,11 +364,16 @@ int tool_info(int argc, char **argv)
 		show_json();
 		return TOOL_OK;
 	}
-	printf("libexs " EXI_VERSION_STRING "\n\n");
-	show_fabrics();
+	printf("libexs " EXI_VERSION_STRING "\n");
 	if (w.env)
 		show_variables();
-	if (w.config || !w.env)
-		show_settings(w.config);
+	if (w.config)
+		show_settings(true);
+	if (w.env || w.config)
+		return TOOL_OK;
+	show_fabrics();
+	show_trials();
+	show_settings(false);
+	show_all_found();
 	return TOOL_OK;
 }
