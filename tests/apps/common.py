@@ -120,10 +120,13 @@ class Shim:
             fail('%s, %s: %s; the reports are:\n%s' %
                  (self.name, program, what, f.read()))
 
-    def on_fabric(self, program):
-        """At least one connection of the program was."""
+    def moved(self, program):
+        """At least one connection of the program was on a fabric."""
         moved = r'\]: [1-9]\d* connections on a fabric, [1-9]'
-        if not any(re.search(moved, line) for line in self.lines(program)):
+        return any(re.search(moved, line) for line in self.lines(program))
+
+    def on_fabric(self, program):
+        if not self.moved(program):
             self.complain(program, 'was not on a fabric')
 
     def on_tcp(self, program, reason, bytes_before=0):

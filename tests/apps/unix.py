@@ -9,8 +9,8 @@ import stat
 import sys
 
 import common
-from common import (HERE, Server, Shim, both_ends, everywhere, need, output,
-                    path, sbin, skip, until, write)
+from common import (HERE, Server, Shim, both_ends, everywhere, native, need,
+                    output, path, sbin, skip, until, write)
 from brokers import PYTHON, need_module
 
 
@@ -75,6 +75,11 @@ def ssh_agent():
             made(at)
             said = [output(client('ssh-add', *keys), env=env)]
             said.append(output(client('ssh-add', '-L'), env=env))
+            # On a busy host, some end before they met.
+            if server is not native:
+                until('an ssh-add on a fabric', lambda:
+                      server.__self__.moved('ssh-add') or
+                      not output(client('ssh-add', *keys), env=env))
             for key in keys[:5]:
                 output(client('ssh-keygen', '-Y', 'sign', '-n', 'file', '-f',
                               key + '.pub', text), env=env)
