@@ -305,17 +305,16 @@ static int in_poll(void)
 {
 	struct pollfd p = { .fd = here, .events = POLLIN };
 
-	return poll(&p, 1, 10);
+	return poll(&p, 1, -1);
 }
 
 static int in_select(void)
 {
-	struct timeval t = { .tv_usec = 10000 };
 	fd_set r;
 
 	FD_ZERO(&r);
 	FD_SET(here, &r);
-	return select(here + 1, &r, NULL, NULL, &t);
+	return select(here + 1, &r, NULL, NULL, NULL);
 }
 
 static int set = -1;
@@ -328,10 +327,11 @@ static int in_epoll(void)
 		set = epoll_create1(0);
 		epoll_ctl(set, EPOLL_CTL_ADD, here, &ev);
 	}
-	return epoll_wait(set, &ev, 1, 10);
+	return epoll_wait(set, &ev, 1, -1);
 }
 
-/* An event loop that handlers wake by a byte. */
+/* An event loop that handlers wake by a byte. It waits for ever: a byte that a
+ * handler sent at any moment before the wait ends the wait. */
 static void woken(int (*wait)(void))
 {
 	pthread_t signals;
@@ -340,7 +340,9 @@ static void woken(int (*wait)(void))
 
 	pair();
 	nonblock(here, true);
+	put_text(peer, "first");
 	wait();
+	get_now("first", here, sizeof(buf));
 	signals = begin(wakes_up);
 	while (goes_on() || atomic_load(&taken) < atomic_load(&sent)) {
 		if (wait() < 0 && errno != EINTR)
