@@ -66,11 +66,30 @@ static int make(const exs_x_op_t *o, exs_qhandle_t q, struct exi_op **ret)
 	return err;
 }
 
-static ssize_t submit(int type, int s, void *buf, size_t len, int flags,
-		      exs_qhandle_t q, exs_ahandle_t a, exs_mhandle_t m)
+/* Calls with a queue, and with nothing to refuse. */
+static __attribute__((noinline)) ssize_t
+send_queued(int s, const void *buf, size_t len, int flags, exs_qhandle_t q,
+	    exs_ahandle_t a, exs_mhandle_t m)
 {
 	exs_x_op_t o = {
-		.exs_x_type = type,
+		.exs_x_type = EXS_EVT_SEND,
+		.exs_x_socket = s,
+		.exs_x_buffer = (void *)(uintptr_t)buf,
+		.exs_x_length = len,
+		.exs_x_flags = flags,
+		.exs_x_mhandle = m,
+		.exs_x_ahandle = a,
+	};
+
+	return exi_result(exi_flow_submit_send(q, &o));
+}
+
+static __attribute__((noinline)) ssize_t
+recv_queued(int s, void *buf, size_t len, int flags, exs_qhandle_t q,
+	    exs_ahandle_t a, exs_mhandle_t m)
+{
+	exs_x_op_t o = {
+		.exs_x_type = EXS_EVT_RECV,
 		.exs_x_socket = s,
 		.exs_x_buffer = buf,
 		.exs_x_length = len,
@@ -78,15 +97,15 @@ static ssize_t submit(int type, int s, void *buf, size_t len, int flags,
 		.exs_x_mhandle = m,
 		.exs_x_ahandle = a,
 	};
-	struct exi_op *op;
-	int err = exi_queue_reserve_one(q, &o, &op);
 
-	if (exi_unlikely(err))
-		return err;
-	err = exi_flow_submit_one(&o, op);
-	if (exi_unlikely(err))
-		exi_queue_unreserve(op);
-	return err;
+	return exi_result(exi_flow_submit_recv(q, &o));
+}
+
+/* Whether there is nothing to refuse. */
+static inline bool is_plain(const void *buf, size_t len, int refused)
+{
+	return exi_likely(exi_core_ready() && !refused && buf &&
+			  len <= SSIZE_MAX);
 }
 
 /* The fast path of a call without a queue, without registered memory and with
@@ -94,8 +113,8 @@ static ssize_t submit(int type, int s, void *buf, size_t len, int flags,
 static inline struct exi_sock *plain_call(int s, const void *buf, size_t len,
 					  int refused, exs_mhandle_t m)
 {
-	return exi_likely(exi_core_ready() && !refused && buf &&
-			  len <= SSIZE_MAX && m == EXS_MHANDLE_UNREGISTERED)
+	return is_plain(buf, len, refused) &&
+			       exi_likely(m == EXS_MHANDLE_UNREGISTERED)
 		       ? exi_sock_peek(s)
 		       : NULL;
 }
@@ -113,9 +132,7 @@ send_long(int s, const void *buf, size_t len, int flags, exs_qhandle_t q,
 	if (exi_unlikely(ret))
 		return exi_result(ret);
 	if (q != EXS_QHANDLE_INVALID)
-		return exi_result(submit(EXS_EVT_SEND, s,
-					 (void *)(uintptr_t)buf, len, flags, q,
-					 a, m));
+		return send_queued(s, buf, len, flags, q, a, m);
 	ret = exi_mem_get(m, buf, len, &region);
 	if (exi_unlikely(ret))
 		return exi_result(ret);
@@ -133,6 +150,9 @@ EXI_PUBLIC ssize_t exs_send(int s, const void *buf, size_t len, int flags,
 	    (sk = plain_call(s, buf, len, flags & ~SEND_FLAGS, m)))
 		return exi_result(
 			exi_flow_send_on(sk, s, buf, len, flags, NULL));
+	if (exi_likely(q != EXS_QHANDLE_INVALID &&
+		       is_plain(buf, len, flags & ~ASYNC_SEND_FLAGS)))
+		return send_queued(s, buf, len, flags, q, a, m);
 	return send_long(s, buf, len, flags, q, a, m);
 }
 
@@ -156,8 +176,7 @@ static __attribute__((noinline)) ssize_t recv_long(int s, void *buf, size_t len,
 	if (exi_unlikely(ret))
 		return exi_result(ret);
 	if (q != EXS_QHANDLE_INVALID)
-		return exi_result(
-			submit(EXS_EVT_RECV, s, buf, len, flags, q, a, m));
+		return recv_queued(s, buf, len, flags, q, a, m);
 	ret = exi_mem_get(m, buf, len, &region);
 	if (exi_unlikely(ret))
 		return exi_result(ret);
@@ -174,6 +193,9 @@ EXI_PUBLIC ssize_t exs_recv(int s, void *buf, size_t len, int flags,
 	if (q == EXS_QHANDLE_INVALID &&
 	    (sk = plain_call(s, buf, len, flags & ~RECV_FLAGS, m)))
 		return exi_result(exi_flow_recv_on(sk, s, buf, len, flags));
+	if (exi_likely(q != EXS_QHANDLE_INVALID &&
+		       is_plain(buf, len, flags & ~ASYNC_RECV_FLAGS)))
+		return recv_queued(s, buf, len, flags, q, a, m);
 	return recv_long(s, buf, len, flags, q, a, m);
 }
 

@@ -68,11 +68,14 @@ struct exi_word;
 
 #define EXI_PROVIDER_ABI 11
 
-/* The capabilities of a fabric. The bits 0 and 2 are free. */
+/* The capabilities of a fabric. The bit 0 is free. */
 enum {
 	/* Same host: the core's rendezvous finds the peer; offers and answers
 	 * travel on the pair link. */
 	EXI_CAP_LOCAL = 1 << 1,
+	/* send and recv of a connection take no lock and call nothing of the
+	 * core that takes one, so the caller may hold the innermost. */
+	EXI_CAP_LOCK_FREE = 1 << 2,
 	/* switch_ops work: a live direction can be moved onto this fabric and
 	 * back. Only tcp lacks it, because directions begin there. */
 	EXI_CAP_SWITCH = 1 << 3,

@@ -317,6 +317,15 @@ int exi_queue_reserve_some(exs_qhandle_t h, const exs_x_op_t *o, int n,
 	return i;
 }
 
+/* The first of the free slots is used. */
+static inline void take_first_locked(struct exi_queue *q, struct exi_op *op)
+{
+	EXI_LOCKED(&q->lock);
+	q->free.next = op->node.next;
+	op->node.next->prev = &q->free;
+	q->n_used++;
+}
+
 /* The member has no slot. */
 static __attribute__((noinline)) int reserve_rare(struct exi_queue *q,
 						  exs_qhandle_t h,
@@ -346,14 +355,41 @@ int exi_queue_reserve_one(exs_qhandle_t h, const exs_x_op_t *o,
 	if (exi_likely(!err) && exi_unlikely(node == &q->free))
 		err = -EAGAIN;
 	if (exi_likely(!err)) {
-		q->free.next = node->next;
-		node->next->prev = &q->free;
-		q->n_used++;
 		*ret = exi_container(node, struct exi_op, node);
 		(*ret)->region = region;
+		take_first_locked(q, *ret);
 	}
 	exi_unlock(&q->lock);
 	return exi_likely(err != -EAGAIN) ? err : reserve_rare(q, h, o, ret);
+}
+
+struct exi_op *exi_queue_begin(struct exi_queue *q, exs_qhandle_t h,
+			       const exs_x_op_t *o)
+{
+	struct exi_region *region;
+	struct exi_list *node;
+	struct exi_op *op;
+
+	if (exi_unlikely(!exi_trylock(&q->lock)))
+		return NULL;
+	node = q->free.next;
+	if (exi_unlikely(atomic_load_explicit(&q->handle,
+					      memory_order_relaxed) != h ||
+			 node == &q->free ||
+			 exi_mem_find(o->exs_x_mhandle, o->exs_x_buffer,
+				      o->exs_x_length, &region))) {
+		exi_unlock(&q->lock);
+		return NULL;
+	}
+	op = exi_container(node, struct exi_op, node);
+	op->region = region;
+	return op;
+}
+
+void exi_queue_take_slot_unlock(struct exi_queue *q, struct exi_op *op)
+{
+	take_first_locked(q, op);
+	exi_unlock(&q->lock);
 }
 
 int exi_queue_reserve(exs_qhandle_t h, exs_mhandle_t m, const void *buf,
@@ -481,6 +517,16 @@ static void tell_unlock(struct exi_queue *q, int before)
 	exi_unlock(&q->lock);
 	if (exi_unlikely(signo))
 		kill(getpid(), signo);
+}
+
+void exi_queue_over_unlock(struct exi_queue *q, struct exi_op *op)
+{
+	int before = q->n_done;
+
+	take_first_locked(q, op);
+	exi_list_add_tail(&q->done, &op->node);
+	q->n_done++;
+	tell_unlock(q, before);
 }
 
 void exi_op_complete(struct exi_op *op)

@@ -116,6 +116,16 @@ int exi_queue_reserve_some(exs_qhandle_t q, const exs_x_op_t *o, int n,
 /* exi_queue_reserve_some() for one. 0 or -errno. */
 int exi_queue_reserve_one(exs_qhandle_t q, const exs_x_op_t *o,
 			  struct exi_op **ret);
+/* For a transfer that may be over at once: locks the calling thread's member q
+ * of the queue, and returns a slot for it, with its region, that is free still.
+ * One of the next two follows, which unlock. Null: nothing is locked;
+ * exi_queue_reserve_one() waits for the lock, or tells why there is no slot. */
+struct exi_op *exi_queue_begin(struct exi_queue *q, exs_qhandle_t h,
+			       const exs_x_op_t *o);
+/* The slot is reserved, as by exi_queue_reserve_one(). */
+void exi_queue_take_slot_unlock(struct exi_queue *q, struct exi_op *op);
+/* The slot is that of an operation that is over: its event is there. */
+void exi_queue_over_unlock(struct exi_queue *q, struct exi_op *op);
 /* Gives a slot back without an event. */
 void exi_queue_unreserve(struct exi_op *op);
 

@@ -59,24 +59,6 @@ static inline void keep_turn_locked(struct exi_sock *sk, enum exi_dir dir,
 		exi_lanes_turn_locked(sk, dir, ops, n);
 }
 
-/* keep_turn_locked() for one, which need not be in memory. */
-static __attribute__((noinline)) void
-turn_one_locked(struct exi_sock *sk, enum exi_dir dir, struct exi_op *op)
-{
-	EXI_LOCKED(&exi_sock_shared(sk)->half[dir].lock);
-	exi_lanes_turn_locked(sk, dir, &op, 1);
-}
-
-static inline void keep_turn_of_locked(struct exi_sock *sk, enum exi_dir dir,
-				       struct exi_op *op)
-{
-	EXI_LOCKED(&exi_sock_shared(sk)->half[dir].lock);
-	if (exi_unlikely(
-		    sk->turn[dir] !=
-		    atomic_load_explicit(&op->queue, memory_order_relaxed)))
-		turn_one_locked(sk, dir, op);
-}
-
 /* The connection's bytes may have been sent after those of other connections
  * from which the queue receives. */
 static bool others_go_first(const struct exi_sock *sk,
@@ -167,7 +149,8 @@ int exi_flow_submit_all(struct exi_op **ops, int n)
 }
 
 /* Nothing is before what comes now, and the ring may take it. */
-static bool straight_to_ring(struct exi_sock *sk, const struct exi_half *h)
+static inline __attribute__((always_inline)) bool
+straight_to_ring(struct exi_sock *sk, const struct exi_half *h)
 {
 	return h->mode == EXI_MODE_RING && sk->fab &&
 	       exi_list_empty(&sk->ops[EXI_TX]) && !sk->posted[EXI_TX] &&
@@ -303,9 +286,9 @@ static int submit_sends(struct exi_sock *sk, const exs_x_op_t *o,
 }
 
 /* No receive is before what comes now, and what the ring has is theirs. */
-static bool straight_from_ring(const struct exi_sock *sk,
-			       const struct exi_half *h,
-			       const struct exi_queue *q)
+static inline __attribute__((always_inline)) bool
+straight_from_ring(const struct exi_sock *sk, const struct exi_half *h,
+		   const struct exi_queue *q)
 {
 	return h->mode == EXI_MODE_RING && !h->gathered && sk->fab &&
 	       exi_list_empty(&sk->ops[EXI_RX]) && !sk->posted[EXI_RX] &&
@@ -383,93 +366,195 @@ int exi_flow_submit_plain(const exs_x_op_t *o, struct exi_op **ops, int n)
 	return submit_to(sk, ops, n);
 }
 
-/* A send that is alone: submit_sends(), with no list and no copy. */
-static int submit_send(struct exi_sock *sk, const exs_x_op_t *o,
-		       struct exi_op *op)
+/* The rest of a send that is alone, of which n bytes were sent, or -errno. */
+static void send_rest_locked(struct exi_sock *sk, struct exi_half *h,
+			     const exs_x_op_t *o, struct exi_op *op, ssize_t n)
 {
-	struct exi_half *h = &sk->sh->half[EXI_TX];
-	size_t len = o->exs_x_length;
-	struct exi_shared *sh;
-	ssize_t n = 0;
-	int ret;
-
-	if (exi_unlikely(
-		    atomic_load_explicit(&h->meet_at, memory_order_relaxed) !=
-		    UINT64_MAX))
-		exi_flow_before_send(sk, o->exs_x_socket, len);
-	ret = lock_for_ops(sk, o->exs_x_socket, EXI_TX, &sh);
-	if (exi_unlikely(ret))
-		return ret;
-	keep_turn_of_locked(sk, EXI_TX, op);
-	h = &sh->half[EXI_TX];
-	if (exi_likely(straight_to_ring(sk, h) &&
-		       len - 1 < EXI_PROGRESS_TOGETHER &&
-		       !(o->exs_x_flags & MSG_MORE)))
-		n = exi_send_ring_locked(sk, h, o->exs_x_buffer, len);
-	if (exi_likely(n > 0 && n == (ssize_t)len)) {
-		exi_op_moved(op, o, len);
+	EXI_LOCKED(&h->lock);
+	if (exi_likely(n > 0 && n == (ssize_t)o->exs_x_length)) {
+		exi_op_moved(op, o, o->exs_x_length);
 		exi_op_complete(op);
-	} else {
-		if (n < 0 && n != -EAGAIN && n != -EINTR)
-			h->err = (int)-n; /* the next attempt says it */
-		exi_op_describe(op, o);
-		if (n > 0)
-			exi_parts_moved(op, (size_t)n);
-		enlist_locked(sk, EXI_TX, &op, 1);
+		return;
 	}
-	exi_half_unlock(h);
-	return 0;
+	if (n < 0 && n != -EAGAIN && n != -EINTR)
+		h->err = (int)-n; /* the next attempt says it */
+	exi_op_describe(op, o);
+	if (n > 0)
+		exi_parts_moved(op, (size_t)n);
+	enlist_locked(sk, EXI_TX, &op, 1);
 }
 
-/* A receive that is alone: submit_recvs(), with no list. */
-static int submit_recv(struct exi_sock *sk, const exs_x_op_t *o,
-		       struct exi_op *op)
+/* The rest of a receive that is alone, of which an attempt had this result. */
+static void recv_rest_locked(struct exi_sock *sk, struct exi_half *h,
+			     const exs_x_op_t *o, struct exi_op *op, ssize_t n)
 {
-	struct exi_shared *sh;
-	struct exi_half *h;
-	ssize_t n;
-	int ret = lock_for_ops(sk, o->exs_x_socket, EXI_RX, &sh);
-
-	if (exi_unlikely(ret))
-		return ret;
-	keep_turn_of_locked(sk, EXI_RX, op);
-	h = &sh->half[EXI_RX];
-	if (exi_unlikely(!straight_from_ring(sk, h, op->queue))) {
-		exi_op_describe(op, o);
-		enlist_locked(sk, EXI_RX, &op, 1);
-		goto unlock;
-	}
-	n = exi_recv_ring_locked(sk, h, o->exs_x_buffer, o->exs_x_length,
-				 o->exs_x_flags);
-	if (n > 0 && (n == (ssize_t)o->exs_x_length ||
-		      !(o->exs_x_flags & MSG_WAITALL))) {
+	EXI_LOCKED(&h->lock);
+	if (exi_likely(n > 0 && (n == (ssize_t)o->exs_x_length ||
+				 !(o->exs_x_flags & MSG_WAITALL)))) {
 		exi_op_moved(op, o, (size_t)n);
 		exi_op_complete(op);
-	} else {
-		exi_op_describe(op, o);
-		list_locked(sk, EXI_RX, &op, 1);
-		exi_timeout_begins_locked(sk, EXI_RX);
-		exi_progress_tried_locked(sk, EXI_RX, n);
+		return;
 	}
-unlock:
-	exi_half_unlock(h);
-	exi_flow_after_recv(sk, o->exs_x_socket);
-	return 0;
+	exi_op_describe(op, o);
+	list_locked(sk, EXI_RX, &op, 1);
+	exi_timeout_begins_locked(sk, EXI_RX);
+	exi_progress_tried_locked(sk, EXI_RX, n);
 }
 
-int exi_flow_submit_one(const exs_x_op_t *o, struct exi_op *op)
+static inline bool sends_straight(struct exi_sock *sk, const struct exi_half *h,
+				  const exs_x_op_t *o)
 {
-	struct exi_sock *sk;
-	int ret = exi_flow_addressed(o->exs_x_socket, &sk);
+	return straight_to_ring(sk, h) &&
+	       o->exs_x_length - 1 < EXI_PROGRESS_TOGETHER &&
+	       !(o->exs_x_flags & MSG_MORE);
+}
 
-	if (exi_unlikely(ret))
-		return ret;
-	/* As above. */
-	if (exi_likely(!sk->framed && sk->role != EXI_ROLE_NONE))
-		return o->exs_x_type == EXS_EVT_SEND ? submit_send(sk, o, op)
-						     : submit_recv(sk, o, op);
-	exi_op_describe(op, o);
-	return submit_to(sk, &op, 1);
+/* The fabric may be called with the queue's lock held, if these are few bytes;
+ * not through the table of a capture, which has a lock. */
+static inline bool is_lock_free(const struct exi_sock *sk)
+{
+	const struct exi_provider *p = sk->fab->provider;
+
+	return (p->caps & EXI_CAP_LOCK_FREE) && sk->fab->ops == p->conn_ops;
+}
+
+/* A send, after exi_queue_begin(). */
+static inline __attribute__((always_inline)) void
+send_begun_locked(struct exi_sock *sk, struct exi_half *h, const exs_x_op_t *o,
+		  struct exi_queue *q, struct exi_op *op)
+{
+	struct exi_conn *fab = sk->fab;
+	ssize_t n = 0, len = (ssize_t)o->exs_x_length;
+
+	EXI_LOCKED(&h->lock);
+	if (exi_unlikely(!sends_straight(sk, h, o))) {
+		exi_queue_take_slot_unlock(q, op);
+	} else if (exi_unlikely(!is_lock_free(sk))) {
+		exi_queue_take_slot_unlock(q, op);
+		n = exi_send_ring_locked(sk, h, o->exs_x_buffer, (size_t)len);
+	} else {
+		n = fab->ops->send(fab, o->exs_x_buffer, (size_t)len, 0);
+		if (exi_likely(n == len &&
+			       !atomic_load_explicit(&fab->unheard,
+						     memory_order_relaxed))) {
+			exi_half_account_locked(h, n, true);
+			exi_op_moved(op, o, (size_t)len);
+			exi_queue_over_unlock(q, op);
+			return;
+		}
+		exi_queue_take_slot_unlock(q, op);
+		n = exi_sent_ring_locked(sk, h, o->exs_x_buffer, (size_t)len,
+					 n);
+	}
+	send_rest_locked(sk, h, o, op, n);
+}
+
+/* A receive, after exi_queue_begin(). */
+static inline __attribute__((always_inline)) void
+recv_begun_locked(struct exi_sock *sk, struct exi_half *h, const exs_x_op_t *o,
+		  struct exi_queue *q, struct exi_op *op)
+{
+	struct exi_conn *fab = sk->fab;
+	ssize_t n, len = (ssize_t)o->exs_x_length;
+
+	EXI_LOCKED(&h->lock);
+	if (exi_unlikely(!straight_from_ring(sk, h, q))) {
+		exi_queue_take_slot_unlock(q, op);
+		exi_op_describe(op, o);
+		enlist_locked(sk, EXI_RX, &op, 1);
+		return;
+	}
+	if (exi_unlikely(len > EXI_PROGRESS_TOGETHER || !is_lock_free(sk) ||
+			 exi_recv_barred_locked(sk->sh, h))) {
+		exi_queue_take_slot_unlock(q, op);
+		n = exi_recv_ring_locked(sk, h, o->exs_x_buffer, (size_t)len,
+					 o->exs_x_flags);
+	} else {
+		n = fab->ops->recv(fab, o->exs_x_buffer, (size_t)len,
+				   o->exs_x_flags);
+		if (exi_likely(n > 0 &&
+			       (n == len || !(o->exs_x_flags & MSG_WAITALL)))) {
+			exi_half_account_locked(h, n, true);
+			exi_op_moved(op, o, (size_t)n);
+			exi_queue_over_unlock(q, op);
+			return;
+		}
+		exi_queue_take_slot_unlock(q, op);
+		n = exi_recvd_ring_locked(sk, h, (size_t)len, o->exs_x_flags,
+					  n);
+	}
+	recv_rest_locked(sk, h, o, op, n);
+}
+
+/* The slot first: the queue may have another member for the thread, the
+ * direction another one, or either no room. */
+static __attribute__((noinline)) int submit_reserved(exs_qhandle_t h,
+						     const exs_x_op_t *o)
+{
+	struct exi_op *op;
+	int err = exi_queue_reserve_one(h, o, &op);
+
+	if (err)
+		return err;
+	err = exi_flow_submit_plain(o, &op, 1);
+	if (err)
+		exi_queue_unreserve(op);
+	return err;
+}
+
+/* The stream that the transfer is for, and the calling thread's member of the
+ * queue. False: submit_reserved() tells why. */
+static inline bool find_both(exs_qhandle_t h, const exs_x_op_t *o,
+			     struct exi_sock **ret_sk, struct exi_queue **ret_q)
+{
+	struct exi_queue *root = exi_queue_at(h);
+	struct exi_sock *sk;
+
+	if (exi_unlikely(!root || exi_flow_addressed(o->exs_x_socket, &sk)))
+		return false;
+	*ret_sk = sk;
+	*ret_q = exi_lanes_own(root, h);
+	return exi_likely(!sk->framed && sk->role != EXI_ROLE_NONE);
+}
+
+int exi_flow_submit_send(exs_qhandle_t h, const exs_x_op_t *o)
+{
+	struct exi_op *op = NULL;
+	struct exi_shared *sh;
+	struct exi_sock *sk;
+	struct exi_queue *q;
+
+	if (exi_unlikely(!find_both(h, o, &sk, &q) ||
+			 atomic_load_explicit(&sk->sh->half[EXI_TX].meet_at,
+					      memory_order_relaxed) !=
+				 UINT64_MAX ||
+			 lock_for_ops(sk, o->exs_x_socket, EXI_TX, &sh)))
+		return submit_reserved(h, o);
+	if (exi_likely(sk->turn[EXI_TX] == q) &&
+	    exi_likely((op = exi_queue_begin(q, h, o)) != NULL))
+		send_begun_locked(sk, &sh->half[EXI_TX], o, q, op);
+	exi_half_unlock(&sh->half[EXI_TX]);
+	return exi_likely(op) ? 0 : submit_reserved(h, o);
+}
+
+int exi_flow_submit_recv(exs_qhandle_t h, const exs_x_op_t *o)
+{
+	struct exi_op *op = NULL;
+	struct exi_shared *sh;
+	struct exi_sock *sk;
+	struct exi_queue *q;
+
+	if (exi_unlikely(!find_both(h, o, &sk, &q) ||
+			 lock_for_ops(sk, o->exs_x_socket, EXI_RX, &sh)))
+		return submit_reserved(h, o);
+	if (exi_likely(sk->turn[EXI_RX] == q) &&
+	    exi_likely((op = exi_queue_begin(q, h, o)) != NULL))
+		recv_begun_locked(sk, &sh->half[EXI_RX], o, q, op);
+	exi_half_unlock(&sh->half[EXI_RX]);
+	if (exi_unlikely(!op))
+		return submit_reserved(h, o);
+	exi_flow_after_recv(sk, o->exs_x_socket);
+	return 0;
 }
 
 int exi_flow_submit(struct exi_op *op)

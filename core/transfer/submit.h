@@ -15,7 +15,11 @@ int exi_flow_submit_all(struct exi_op **ops, int n);
 /* exi_flow_submit_all() for transfers of one buffer each, of which only the
  * slots are set up. */
 int exi_flow_submit_plain(const exs_x_op_t *o, struct exi_op **ops, int n);
-/* exi_flow_submit_plain() for one. */
-int exi_flow_submit_one(const exs_x_op_t *o, struct exi_op *op);
+/* Reserves a slot of the queue for a send or receive of one buffer, and takes
+ * the operation, as exi_queue_reserve_one() and exi_flow_submit_plain() do, but
+ * the slot under the direction's lock: if the operation is over at once, its
+ * slot and its event take one lock of the queue. 0 or -errno. */
+int exi_flow_submit_send(exs_qhandle_t h, const exs_x_op_t *o);
+int exi_flow_submit_recv(exs_qhandle_t h, const exs_x_op_t *o);
 
 #endif

@@ -25,7 +25,8 @@ const struct exi_provider exi_provider_shm = {
 	.abi = EXI_PROVIDER_ABI,
 	.wire_id = 1 << 0,
 	.name = "shm",
-	.caps = EXI_CAP_LOCAL | EXI_CAP_SWITCH | EXI_CAP_LOAN,
+	.caps = EXI_CAP_LOCAL | EXI_CAP_LOCK_FREE | EXI_CAP_SWITCH |
+		EXI_CAP_LOAN,
 	.probe = probe,
 	.conn_ops = &shmp_conn_ops,
 	.meet_ops = &shmp_meet_ops,
