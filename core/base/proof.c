@@ -398,6 +398,14 @@ void exi_proof_sign(int fd)
 	setsockopt(fd, IPPROTO_IP, IP_MULTICAST_ALL, &off, sizeof(off));
 }
 
+void exi_proof_leave(int fd)
+{
+	const int off = 0, on = 1;
+
+	setsockopt(fd, IPPROTO_IP, IP_MULTICAST_LOOP, &off, sizeof(off));
+	setsockopt(fd, IPPROTO_IP, IP_MULTICAST_ALL, &on, sizeof(on));
+}
+
 static bool is_off(int fd, int option)
 {
 	int on = 1;
@@ -416,7 +424,7 @@ static int is_signed(const struct exi_tuple *t)
 	struct inet_diag_sockopt o;
 	int err = options(t, &o);
 
-	return err ? (err == -EACCES ? err : 0) : !o.mc_loop && !o.mc_all;
+	return err ? (err == -EACCES ? err : 0) : !o.mc_loop;
 }
 
 /* --- the kinds of connections -------------------------------------------- */
@@ -466,6 +474,13 @@ int exi_proof_same_user(const struct exi_tuple *t, int unix_fd)
 int exi_proof_options(const struct exi_tuple *t, struct inet_diag_sockopt *ret)
 {
 	return kind_of(t)->options(t, ret);
+}
+
+bool exi_proof_left(const struct exi_tuple *t)
+{
+	struct inet_diag_sockopt o;
+
+	return exi_proof_options(t, &o) == 0 && !o.mc_loop && o.mc_all;
 }
 
 int exi_proof_peer_here(const struct exi_tuple *t)

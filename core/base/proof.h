@@ -71,8 +71,14 @@ void exi_proof_sign(int fd);
 /* Whether this end has the sign: a user of the library had this socket, or its
  * listener. */
 bool exi_proof_bears_sign(int fd);
-/* 0: the other end has the sign, or Linux is older than 5.10. -EACCES: not
- * permitted. */
+/* Puts a farewell in its place: a user of the library had this socket, and does
+ * not meet on it. For a peer that comes to meet when nobody is left who could
+ * answer. exi_proof_sign() ends that. */
+void exi_proof_leave(int fd);
+/* Whether the other end has the farewell, if the kernel returns it. */
+bool exi_proof_left(const struct exi_tuple *t);
+/* 1: the other end has the sign or the farewell. 0: it has not, or Linux is
+ * older than 5.10. -EACCES: not permitted. */
 int exi_proof_signed(const struct exi_tuple *t);
 
 /* The number of unread bytes that the kernel holds for this end, where a FIN

@@ -10,6 +10,7 @@
 #include <sys/socket.h>
 #include <sys/time.h>
 
+#include "core/base/proof.h"
 #include "core/call/downgrade.h"
 #include "core/fabric/provider.h"
 #include "core/life/open.h"
@@ -55,6 +56,9 @@ int exi_adopt(int fd)
 			exi_marker_connection();
 		}
 		exi_sock_reason(sk, EXS_X_REASON_UNDECIDED);
+		/* A former holder may have said that it does not meet. */
+		if (sk->base == &exi_base_tcp)
+			exi_proof_sign(fd);
 		exi_link_expect(sk, true);
 	}
 	ret = exi_switch_allow(sk, fd);

@@ -16,9 +16,11 @@
 #include "core/base/fds.h"
 #include "core/base/lock.h"
 #include "core/base/log.h"
+#include "core/base/proof.h"
 #include "core/base/util.h"
 #include "core/fabric/provider.h"
 #include "core/link/control.h"
+#include "core/meet/again.h"
 #include "core/meet/begin.h"
 #include "core/meet/look.h"
 #include "core/meet/meet.h"
@@ -34,16 +36,34 @@
 #include "core/transfer/progress.h"
 #include "core/transfer/resume.h"
 
+/* Says on the socket that nobody meets there, for a peer that this end has not
+ * found yet: another program may have the socket when the peer comes. */
+static void say_farewell_locked(struct exi_sock *sk)
+{
+	const struct exi_link *l = sk->foreign_link ? NULL : sk->link;
+	int fd = atomic_load(&sk->fd);
+
+	EXI_LOCKED(&sk->link_lock);
+	if ((!l || l->state == EXI_LINK_LOOK) && sk->base == &exi_base_tcp &&
+	    sk->adopted &&
+	    !exi_again_by_another((int)atomic_load(&sk->sh->reason)) &&
+	    sk->base->same(sk, fd))
+		exi_proof_leave(fd);
+}
+
 void exi_link_over(struct exi_sock *sk, uint32_t generation)
 {
 	exi_fds_begin(); /* parting before a meeting may make some */
 	exi_lock(&sk->link_lock);
-	if (!exi_sock_lasts(sk, generation))
+	if (!exi_sock_lasts(sk, generation)) {
 		; /* somebody closed it meanwhile */
-	else if (sk->link && sk->link->state == EXI_LINK_UP)
+	} else if (sk->link && sk->link->state == EXI_LINK_UP) {
 		shutdown(sk->link->fd, SHUT_RDWR);
-	else if (!sk->foreign_link)
-		exi_begin_part_locked(sk);
+	} else {
+		say_farewell_locked(sk);
+		if (!sk->foreign_link)
+			exi_begin_part_locked(sk);
+	}
 	exi_unlock(&sk->link_lock);
 	exi_fds_end();
 }

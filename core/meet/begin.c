@@ -235,7 +235,11 @@ static int meet_as_a_locked(struct exi_sock *sk, const struct exi_tuple *t,
 	before = sk->base->sign_used(sk->tcp->fd);
 	if (before)
 		atomic_store(&sk->sh->size, before);
-	return listen_locked(sk, fd, NULL);
+	err = listen_locked(sk, fd, NULL);
+	/* A peer that leaves says so on its socket, then looks for this end. */
+	if (!err && exi_proof_left(t))
+		exi_meet_give_up_locked(sk, EXS_X_REASON_PEER_REQUEST);
+	return err;
 }
 
 void exi_begin_part_locked(struct exi_sock *sk)

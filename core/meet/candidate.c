@@ -315,6 +315,11 @@ static int hear_candidate_locked(struct exi_sock *sk, unsigned int slot,
 	if (prover || (m->type != EXI_PAIR_HELLO && !refuses))
 		return refuses ? -EOPNOTSUPP : -EPERM;
 	err = exi_proof_same_user(&t, fd);
+	/* The farewell took the place of the sign. */
+	if (err && exi_proof_left(&t)) {
+		exi_meet_give_up_locked(sk, EXS_X_REASON_PEER_REQUEST);
+		return 0;
+	}
 	if (refuses && !err)
 		refused_locked(sk, m);
 	if (refuses)

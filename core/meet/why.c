@@ -46,6 +46,7 @@ int exi_why_nobody_of(int fd)
 	struct exi_tuple t;
 
 	return exi_tuple_of(fd, &t) ? EXS_X_REASON_PLAIN_PEER
+	       : exi_proof_left(&t) ? EXS_X_REASON_PEER_REQUEST
 				    : exi_why_nobody(&t, fd);
 }
 

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """A connection must go to TCP while its peer is stopped: it is reset, for what
 lies in the rings would be a hole in the stream. And who was stopped while its
-peer came to meet it and left again, or was held, is told. Usage: stopped.py EXS"""
+peer came to meet it and left again, or was held, is told; as is who comes to meet a
+peer that another program has by then. Usage: stopped.py EXS"""
 
 import os
 import signal
@@ -97,11 +98,43 @@ while name == b'undecided' and time.monotonic() < end:
 print(name.decode())
 """
 
+# As inetd serves, from the process that accepts or from a child of it.
+INETD = """
+import os, socket, sys
+with socket.create_server(('127.0.0.1', 0)) as listener:
+    print(listener.getsockname()[1], flush=True)
+    s = listener.accept()[0]
+if sys.argv[1] == 'child' and os.fork():
+    s.close()
+    sys.exit(os.WEXITSTATUS(os.wait()[1]))
+os.dup2(s.fileno(), 0)
+os.dup2(s.fileno(), 1)
+s.close()
+os.execvp('cat', ['cat'])
+"""
 
-def start(exs, text, *args):
+# The other program has the connection when the first answer is here.
+COMER = """
+import ctypes, socket, sys, time
+s = socket.create_connection(('127.0.0.1', int(sys.argv[1])))
+exs = ctypes.CDLL('libexs.so.1')
+exs.exs_x_reason_name.restype = ctypes.c_char_p
+exs.exs_init(1)
+info = (ctypes.c_int * 64)()
+name, end = b'undecided', time.monotonic() + 30
+while name == b'undecided' and time.monotonic() < end:
+    s.sendall(bytes(500))
+    s.recv(500, socket.MSG_WAITALL)
+    exs.exs_x_sockinfo(s.fileno(), info)
+    name = exs.exs_x_reason_name(info[8])
+print(name.decode())
+"""
+
+
+def start(exs, text, *args, **more):
     return subprocess.Popen(
         [exs, 'run', sys.executable, '-c', text, *args], text=True,
-        env=dict(os.environ, EXS_UPGRADE='connect', EXS_LOG='off'),
+        env=dict(os.environ, EXS_UPGRADE='connect', EXS_LOG='off') | more,
         stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
 
@@ -126,8 +159,22 @@ def meets_in_vain(exs, how):
         sys.exit('%s: it went %r, not %r' % (how, said, want))
 
 
+def comes_late(exs, by, upgrade):
+    server = start(exs, INETD, by, EXS_UPGRADE=upgrade)
+    client = start(exs, COMER, server.stdout.readline().strip(),
+                   EXS_UPGRADE=upgrade)
+    said = [stuck.communicate(client, TIMEOUT)[0],
+            stuck.communicate(server, TIMEOUT)[0]]
+    want = ['peer-request\n', '']
+    if said != want:
+        sys.exit('%s, %s: it went %r, not %r' % (by, upgrade, said, want))
+
+
 def main():
     exs = sys.argv[1]
+    for upgrade in 'connect', 'bytes:1024':
+        comes_late(exs, 'the process', upgrade)
+        comes_late(exs, 'child', upgrade)
     meets_in_vain(exs, 'stdio')
     meets_in_vain(exs, 'option')
     server = start(exs, SERVER)
