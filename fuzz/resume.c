@@ -2,11 +2,15 @@
 /* core/transfer/resume.c: bytes on TCP after a fabric between hosts failed: a
  * record, valid or not, in pieces, and the stream after it. The reader gets
  * each byte of the stream once and in order, or no more bytes; behind a record
- * that only looks like one, it gets none. */
+ * that only looks like one, it gets none.
+ *
+ * core/transfer/drain.c: the other direction, to a peer that reads when it
+ * likes, or resets the connection. It gets the record and the stream. */
 #include "core/transfer/resume.h"
 
 #include <endian.h>
 #include <errno.h>
+#include <poll.h>
 #include <stdbool.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -15,6 +19,7 @@
 #include "core/base/lock.h"
 #include "core/fabric/provider.h"
 #include "core/sock/table.h"
+#include "core/transfer/drain.h"
 #include "core/trust/auth.h"
 #include "fuzz/ends.h"
 #include "fuzz/fuzz.h"
@@ -60,6 +65,32 @@ static bool over(struct exi_conn *c)
 	return false;
 }
 
+/* What the fabric holds, in runs as they would be in a ring. */
+#define HELD   60000
+#define FILLED 60000
+#define RUN    7000
+
+static uint8_t held[HELD];
+static size_t held_from, held_to;
+
+static size_t drain(struct exi_conn *c, const void **ret)
+{
+	size_t n = held_to - held_from;
+
+	*ret = held + held_from;
+	return n < RUN ? n : RUN;
+}
+
+static void drained(struct exi_conn *c, size_t n)
+{
+	FUZZ_TRUE(n <= RUN && n <= held_to - held_from);
+	held_from += n;
+}
+
+static const struct exi_switch_ops switch_ops = {
+	.drain = drain,
+	.drained = drained,
+};
 static const struct exi_remote_ops remote_ops = {
 	.position = position_of,
 	.resume = resume,
@@ -159,7 +190,7 @@ static bool read_on(struct scene *s)
 	return n == -EAGAIN;
 }
 
-static void begin(struct scene *s, struct fuzz_in *in)
+static uint8_t begin(struct scene *s, struct fuzz_in *in)
 {
 	struct exi_sock *sk;
 	struct exi_half *h;
@@ -173,6 +204,7 @@ static void begin(struct scene *s, struct fuzz_in *in)
 	FUZZ_TRUE(sk->fab);
 	sk->fab->provider = &provider;
 	sk->fab->rops = &ready_ops;
+	sk->fab->swops = &switch_ops;
 	sk->fab->bell = -1;
 	atomic_store(&sk->remote, true);
 	exi_lock(&h->lock);
@@ -185,6 +217,7 @@ static void begin(struct scene *s, struct fuzz_in *in)
 	exi_unlock(&h->lock);
 	position = h->origin + fuzz_below(in, BUF);
 	s->next = position;
+	return how;
 }
 
 static void end(struct scene *s)
@@ -201,7 +234,121 @@ static void end(struct scene *s)
 	atomic_store(&h->untaken, 0);
 	exi_unlock(&h->lock);
 	free(fab);
+	h = &sk->sh->half[EXI_TX];
+	exi_lock(&h->lock);
+	h->mode = EXI_MODE_TCP;
+	h->ended = 0;
+	sk->record_left = 0;
+	exi_unlock(&h->lock);
 	fuzz_ends_end(&s->e);
+}
+
+/* --- this end sends ----------------------------------------------------- */
+
+/* A peer that reads, and compares with what it must get. */
+static size_t read_at_peer(struct scene *s, const uint8_t *want, size_t left,
+			   size_t most)
+{
+	static uint8_t buf[HELD];
+	ssize_t n =
+		recv(s->e.peer, buf, most < HELD ? most : HELD, MSG_DONTWAIT);
+
+	if (n <= 0)
+		return 0;
+	FUZZ_TRUE((size_t)n <= left && !memcmp(buf, want, (size_t)n));
+	return (size_t)n;
+}
+
+static int drain_on(struct scene *s)
+{
+	struct exi_sock *sk = s->e.sk;
+	struct exi_half *h = &sk->sh->half[EXI_TX];
+	int ret, waits = 0;
+
+	exi_lock(&h->lock);
+	ret = exi_flow_drain_locked(sk);
+	FUZZ_TRUE(ret || (h->mode == EXI_MODE_TCP && held_from == held_to));
+	/* There may be room again. */
+	if (ret == -EAGAIN)
+		waits = exi_flow_await_drain_locked(sk);
+	exi_unlock(&h->lock);
+	FUZZ_TRUE(!waits || waits == -EAGAIN);
+	return ret;
+}
+
+/* What TCP had before, up to all that it has room for. */
+static size_t fill(struct scene *s)
+{
+	struct exi_sock *sk = s->e.sk;
+	size_t len = 0;
+	ssize_t n;
+
+	while (len < FILLED) {
+		n = sk->tcp->ops->send(sk->tcp, held, FILLED - len, 0);
+		if (n <= 0)
+			break;
+		len += (size_t)n;
+	}
+	return len;
+}
+
+static void begin_drain(struct scene *s, uint8_t *want, uint8_t how)
+{
+	struct exi_sock *sk = s->e.sk;
+	struct exi_half *h = &sk->sh->half[EXI_TX];
+
+	exi_lock(&h->lock);
+	h->mode = EXI_MODE_DRAIN;
+	h->ended = !!(how & 2);
+	h->lingers = !!(how & 8);
+	h->linger = (struct linger){ 0 };
+	resume(NULL, EXI_TX, h->epoch, position, sk->record);
+	memcpy(want, sk->record, EXI_RESUME);
+	sk->record_left = EXI_RESUME;
+	exi_unlock(&h->lock);
+	for (size_t i = 0; i < held_to; i++)
+		held[i] = want[EXI_RESUME + i] = byte_at((uint32_t)i);
+}
+
+/* False: the peer has reset the connection, or reads no more. */
+static bool send_on(struct scene *s, struct fuzz_in *in)
+{
+	static uint8_t want[FILLED + EXI_RESUME + HELD];
+	static const struct sockaddr none = { .sa_family = AF_UNSPEC };
+	struct pollfd p = { .fd = s->e.peer, .events = POLLIN };
+	uint8_t how = fuzz_byte(in);
+	size_t got = 0, len;
+	int err, little = 1;
+
+	held_from = 0;
+	held_to = fuzz_below(in, HELD);
+	memset(held, 0, sizeof(held));
+	memset(want, 0, FILLED);
+	if (how & 1) {
+		T_OK(setsockopt(s->e.s, SOL_SOCKET, SO_SNDBUF, &little,
+				sizeof(little)));
+		T_OK(setsockopt(s->e.peer, SOL_SOCKET, SO_RCVBUF, &little,
+				sizeof(little)));
+	}
+	len = how & 16 ? fill(s) : 0;
+	begin_drain(s, want + len, how);
+	len += EXI_RESUME + held_to;
+	while ((err = drain_on(s)) == -EAGAIN && in->left) {
+		if (how & 4 && fuzz_byte(in) % 4 == 1) {
+			T_OK(connect(s->e.peer, &none, sizeof(none)));
+			FUZZ_TRUE(drain_on(s) != -EAGAIN);
+			return false;
+		}
+		got += read_at_peer(s, want + got, len - got,
+				    1 + fuzz_below(in, HELD));
+	}
+	FUZZ_TRUE(!err || err == -EAGAIN);
+	/* Without memory, the kernel takes 200 ms for the rest. */
+	while (!err && !(how & 1) && got < len) {
+		FUZZ_TRUE(poll(&p, 1, 10000) == 1);
+		got += read_at_peer(s, want + got, len - got, HELD);
+	}
+	return !err;
 }
 
 /* --- the sender --------------------------------------------------------- */
@@ -277,17 +424,19 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct fuzz_in in = { data, size };
 	struct scene s;
-	bool lasts = true;
+	bool lasts;
 	uint8_t how;
 
-	begin(&s, &in);
+	how = begin(&s, &in);
+	lasts = !(how & 4) || send_on(&s, &in);
 	how = fuzz_byte(&in);
-	if (how % 4 == 0) { /* a sender of which nothing was acknowledged */
+	if (lasts && how % 4 == 0) {
+		/* A sender of which nothing was acknowledged. */
 		struct exi_half *h = &s.e.sk->sh->half[EXI_RX];
 
 		s.honest = h->resume == EXI_RESUME_AWAITED;
 		lasts = say_stream(&s, &in, h->origin);
-	} else if (how % 4 == 1) {
+	} else if (lasts && how % 4 == 1) {
 		lasts = go_on(&s, &in);
 	}
 	s.honest = false;
