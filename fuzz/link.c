@@ -24,6 +24,7 @@
 #include "core/base/fds.h"
 #include "core/base/lock.h"
 #include "core/base/proof.h"
+#include "core/base/shun.h"
 #include "core/fabric/provider.h"
 #include "core/fabric/registry.h"
 #include "core/link/control.h"
@@ -46,6 +47,7 @@
 #define BUF	  9000
 #define STRANGERS 10	/* more than A has room for */
 #define OTHER	  65534 /* user */
+#define SHUNNED	  65533 /* user */
 
 static char buf[BUF];
 
@@ -210,6 +212,12 @@ static void do_rarely(struct scene *s, uint8_t what)
 		break;
 	case 4:
 		exi_link_read(s->e.sk);
+		break;
+	case 5:
+		exi_link_reason(s->e.sk);
+		break;
+	case 6:
+		exi_candidate_fork(s->e.sk);
 		break;
 	default:
 		setsockopt(s->e.s, SOL_SOCKET, SO_RCVLOWAT, &option,
@@ -462,8 +470,8 @@ static void become(uid_t uid)
 	syscall(SYS_setresuid, -1, uid, -1);
 }
 
-/* A stranger comes, of this user or another, or one that is there says
- * something. */
+/* A stranger comes, of this user, another or one that is shunned, or one that
+ * is there says something. */
 static void be_strange(struct scene *s, struct fuzz_in *in)
 {
 	uint8_t how = fuzz_byte(in);
@@ -476,7 +484,7 @@ static void be_strange(struct scene *s, struct fuzz_in *in)
 				  SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK,
 				  0));
 		if ((how & 63) >= 32)
-			become(OTHER);
+			become((how & 63) < 56 ? OTHER : SHUNNED);
 		err = connect(*fd, (struct sockaddr *)&s->name, s->name_len);
 		become(own);
 		if (err) {
@@ -692,6 +700,7 @@ static void begin(struct scene *s, struct fuzz_in *in)
 	bool is_unix;
 
 	setup();
+	exi_shun(SHUNNED, exi_now_ns());
 	memset(s, 0, sizeof(*s));
 	memset(s->strangers, -1, sizeof(s->strangers));
 	s->answer_fd = -1;
