@@ -76,6 +76,13 @@ struct shmp_shared {
 	_Alignas(EXI_LINE) struct shmp_rx rx;
 };
 
+/* A ring of the peer, and up to where its pages were found. */
+struct shmp_found {
+	uint64_t grown_at;
+	uint64_t there;
+	uint32_t bytes;
+};
+
 /* The state of this process: where the segments are mapped. */
 struct shmp_priv {
 	struct shmp_segment *mine;
@@ -96,6 +103,8 @@ struct shmp_priv {
 	bool gave_up;	   /* the ring could not grow, and the reader stalled */
 	bool starved;	   /* a page of our ring could not be made */
 	uint32_t loaned;   /* bytes at the head that are being made there */
+	/* The reader's ring, and the two that may follow; under its lock. */
+	struct shmp_found found[3];
 	/* Rings that this process sent for the connection. */
 	_Atomic uint32_t rang;
 };
@@ -115,8 +124,11 @@ int shmp_segment_borrow(struct shmp_priv *p, uint32_t bytes);
  * less than a lap from here, before they are read: a page that the kernel
  * cannot make yields -ENOBUFS and not SIGBUS. A page that was there stays: the
  * seals forbid to punch a hole. */
-int shmp_segment_admit(const struct shmp_priv *p, struct shmp_rx *rx,
-		       uint64_t end);
+int shmp_segment_admit(struct shmp_priv *p, struct shmp_rx *rx, uint64_t end);
+
+/* Notes what a copy of the reader's state has found in its ring, so that nobody
+ * looks for the same pages again. */
+void shmp_segment_note(struct shmp_priv *p, const struct shmp_rx *rx);
 
 /* Makes the pages of our ring up to position end, less than a lap from head,
  * before they are written: a page that the kernel cannot make yields -ENOBUFS

@@ -36,8 +36,7 @@ static inline uint64_t record_end(const struct shmp_rx *rx, uint32_t len)
 }
 
 /* Makes sure that this many bytes of payload can be read, and the next word. */
-static inline int admit(const struct shmp_priv *p, struct shmp_rx *rx,
-			uint32_t len)
+static inline int admit(struct shmp_priv *p, struct shmp_rx *rx, uint32_t len)
 {
 	uint64_t end = record_end(rx, len);
 
@@ -85,6 +84,7 @@ static int look_special(struct shmp_priv *p, struct shmp_rx *rx, uint32_t word)
 			return -EPROTO;
 		if (shmp_segment_borrow(p, 1u << len))
 			return -ENOBUFS;
+		shmp_segment_note(p, rx);
 		at = shmp_grown_at(rx->pos + shmp_record_bytes(0), rx->bytes,
 				   1u << len);
 		return shmp_begin_at(p, rx, at, rx->bytes, 1u << len);
@@ -156,6 +156,7 @@ size_t shmp_pass_all(struct shmp_priv *p, struct shmp_rx *rx)
 		rx->pos += shmp_record_bytes(rx->len);
 		rx->len = 0;
 	}
+	shmp_segment_note(p, rx);
 	return bytes;
 }
 
@@ -182,6 +183,7 @@ static SHMP_RARE ssize_t peek(struct shmp_priv *p, const struct shmp_rx *at,
 	}
 	if (!len && (ret = shmp_look(p, &rx)) > 0)
 		ret = 0;
+	shmp_segment_note(p, &rx);
 	return done ? (ssize_t)done : ret;
 }
 

@@ -189,9 +189,42 @@ static int touch_ring(const unsigned char *ring, uint32_t bytes, uint64_t from,
 	return 0;
 }
 
-int shmp_segment_admit(const struct shmp_priv *p, struct shmp_rx *rx,
-		       uint64_t end)
+/* The note of rx's ring, or null, and a free note, or the oldest. */
+static struct shmp_found *note_of(struct shmp_priv *p, const struct shmp_rx *rx,
+				  struct shmp_found **ret_oldest)
 {
+	*ret_oldest = p->found;
+	for (int i = 0; i < 3; i++) {
+		struct shmp_found *f = &p->found[i];
+
+		if (f->grown_at == rx->grown_at && f->bytes == rx->bytes)
+			return f;
+		if (!f->bytes || f->grown_at < (*ret_oldest)->grown_at)
+			*ret_oldest = f;
+	}
+	return NULL;
+}
+
+void shmp_segment_note(struct shmp_priv *p, const struct shmp_rx *rx)
+{
+	struct shmp_found *oldest, *f = note_of(p, rx, &oldest);
+
+	if (!f) {
+		f = oldest;
+		f->grown_at = rx->grown_at;
+		f->bytes = rx->bytes;
+	} else if (f->there >= rx->there) {
+		return;
+	}
+	f->there = rx->there;
+}
+
+int shmp_segment_admit(struct shmp_priv *p, struct shmp_rx *rx, uint64_t end)
+{
+	struct shmp_found *oldest, *f = note_of(p, rx, &oldest);
+
+	if (f && f->there > rx->there)
+		rx->there = f->there;
 	return touch_ring(p->in, rx->bytes, rx->grown_at, &rx->there, end,
 			  MADV_POPULATE_READ);
 }

@@ -1067,9 +1067,11 @@ static void a_longer_record_than_a_sender_writes_is_refused(void)
 
 /* Before Linux 5.14. */
 static bool no_populate;
+static int madvised;
 
 int madvise(void *at, size_t len, int advice)
 {
+	madvised++;
 	if (no_populate && (advice == 22 || advice == 23)) {
 		errno = EINVAL;
 		return -1;
@@ -1120,6 +1122,38 @@ static void a_page_that_cannot_be_made_is_no_signal(void)
 		close(fd);
 		end_free(c);
 	}
+}
+
+/* In one ring, and over the records that say that it grows: whoever asks how
+ * much is unread, and then reads, looks for each page once. */
+static void a_page_is_looked_for_once(void)
+{
+	size_t all = 0, first;
+	ssize_t n;
+
+	no_populate = false;
+	begin("1024");
+	first = ring_now();
+	while (all < 2 * sizeof(large)) {
+		n = ops->send(ends[0], large, 3000, 0);
+		T(n > 0 || n == -EAGAIN);
+		all += n > 0 ? (size_t)n : 0;
+	}
+	T(ring_now() > first);
+	madvised = 0;
+	T_EQ(rops->unread(ends[1]), all);
+	T(madvised > 0);
+	madvised = 0;
+	T_EQ(rops->unread(ends[1]), all);
+	T(!rops->over(ends[1]));
+	T_EQ(ops->recv(ends[1], large, sizeof(large), MSG_PEEK), sizeof(large));
+	for (size_t got = 0; got < all; got += (size_t)n) {
+		n = ops->recv(ends[1], large, sizeof(large), 0);
+		T(n > 0);
+		T_EQ(rops->unread(ends[1]), all - got - (size_t)n);
+	}
+	T_EQ(madvised, 0);
+	end();
 }
 
 /* The sender's own ring from byte `from` of the segment on. */
@@ -1560,6 +1594,7 @@ static const struct t_row rows[] = {
 	T_ROW(a_start_over_the_limit_is_left),
 	T_ROW(a_longer_record_than_a_sender_writes_is_refused),
 	T_ROW(a_page_that_cannot_be_made_is_no_signal),
+	T_ROW(a_page_is_looked_for_once),
 	T_ROW(a_page_of_its_own_that_cannot_be_made_is_no_signal),
 	T_ROW(a_switch_to_a_page_that_cannot_be_made_is_refused),
 	T_ROW(mappings_leave_address_space),
