@@ -86,7 +86,7 @@
 
 /* An item before a look: changes after the look are reported next time. */
 struct saw {
-	uint64_t came;	  /* edge: bytes that had arrived */
+	uint64_t came;	  /* bytes that had arrived; see `arrived` */
 	uint32_t cramped; /* edge: `cramped` of the socket */
 };
 
@@ -135,7 +135,9 @@ struct item {
 	uint32_t over;	   /* edge: events of OVER, at the last report */
 	unsigned int idle; /* looks in a row that found nothing */
 	uint64_t busy;	   /* exi_ticks() when it last had an event */
-	uint64_t arrived;  /* edge: bytes that had arrived at the last report */
+	/* Bytes that had arrived at the last report; level: 0 if they were not
+	 * on TCP. */
+	uint64_t arrived;
 	/* The order of items with events, in exi_ticks() of the peer: */
 	uint64_t place;	  /* place in that order; 0: none */
 	uint64_t told_at; /* when it was last reported */
@@ -589,14 +591,18 @@ static inline struct item *shim_set_item(struct set *s, int fd)
 	return s && fd >= 0 && fd < s->size ? s->by_fd[fd] : NULL;
 }
 
+static inline uint64_t shim_item_received(const struct item *it)
+{
+	return __atomic_load_n(&exi_sock_shared(it->sk)->half[EXI_RX].bytes,
+			       __ATOMIC_RELAXED);
+}
+
 /* Bytes that were received, and those that can be received now. */
 static inline uint64_t shim_item_arrived(const struct item *it)
 {
 	int unread = exi_ready_unread(it->sk, shim_item_number(it));
 
-	return __atomic_load_n(&exi_sock_shared(it->sk)->half[EXI_RX].bytes,
-			       __ATOMIC_RELAXED) +
-	       (uint64_t)(unread > 0 ? unread : 0);
+	return shim_item_received(it) + (uint64_t)(unread > 0 ? unread : 0);
 }
 
 static inline uint32_t shim_item_before_look(const struct item *it,

@@ -187,6 +187,14 @@ static inline void place_locked(struct search *c, struct item *it)
 		c->last = at;
 }
 
+/* Bytes that have arrived; 0: none is there. */
+static uint64_t bytes_there(const struct item *it)
+{
+	int unread = exi_ready_unread(it->sk, shim_item_number(it));
+
+	return unread > 0 ? shim_item_received(it) + (uint64_t)unread : 0;
+}
+
 static inline void look_in_search(struct search *c, struct item *it)
 {
 	short events;
@@ -199,6 +207,8 @@ static inline void look_in_search(struct search *c, struct item *it)
 		(uint16_t)exi_ready_first(it->sk, shim_item_number(it), events,
 					  c->began, &it->first, &it->glance);
 	it->on_tcp = it->first.on_tcp;
+	if (it->on_tcp && (it->now & RX_EVENTS) && !(it->events & EPOLLET))
+		it->saw.came = bytes_there(it);
 }
 
 /* After a look: notes whether the item is about to move. */
@@ -211,6 +221,15 @@ static inline void looked_locked(struct item *it)
 		shim_item_moves_locked(it, it->first.moves);
 	if (exi_likely(!it->on_tcp) || !(it->now & RX_EVENTS))
 		it->heard = false;
+}
+
+/* Whether a level-triggered item has only bytes on TCP that it was reported for
+ * before: the kernel says nothing more of them. */
+static inline bool is_rest_locked(const struct item *it)
+{
+	EXI_LOCKED(&it->set->lock);
+	return it->told && !(it->events & EPOLLET) && it->saw.came &&
+	       it->saw.came == it->arrived;
 }
 
 /* Whether the item's bytes must wait for the kernel: they are on TCP, and the
@@ -227,7 +246,8 @@ static bool is_news_locked(struct search *c, struct item *it)
 	const struct exi_first *first = &it->first;
 	uint64_t asked =
 		atomic_load_explicit(&c->s->emptied, memory_order_relaxed);
-	bool ret = it->on_tcp ? (it->now & RX_EVENTS) && !it->heard
+	bool ret = it->on_tcp ? (it->now & RX_EVENTS) && !it->heard &&
+					!is_rest_locked(it)
 			      : first->sent && first->kernel > asked;
 
 	EXI_LOCKED(&it->set->lock);

@@ -1981,6 +1981,31 @@ ROW(epoll_level_takes_turns)
 	}
 }
 
+/* What nobody took of bytes on TCP is told by each wait, whatever else the
+ * kernel has: an urgent byte took the connection there. */
+ROW(epoll_level_rests_on_tcp)
+{
+	struct epoll_event e[4];
+	int p[2];
+
+	pair();
+	is("send", send(here, "!", 1, MSG_OOB));
+	set = epoll_create1(0);
+	a_pipe(p);
+	add(set, here, EPOLLIN);
+	add(set, peer, EPOLLIN | EPOLLOUT);
+	add(set, p[1], EPOLLOUT);
+	put_text(peer, "abcdef");
+	settle(here, POLLIN);
+	for (int i = 0; i < 12; i++) {
+		is("told", epoll_wait(set, e, 4, 0));
+		if (i % 4 == 3)
+			get_now("recv", here, 1);
+	}
+	get_now("rest", here, 8);
+	is("told", epoll_wait(set, e, 4, 0));
+}
+
 static void *told_in_thread(void *arg)
 {
 	struct epoll_event e;
