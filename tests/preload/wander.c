@@ -634,7 +634,10 @@ static void do_send(void)
 		r = is(sendmsg(fd, &h, flags));
 		break;
 	case 3:
-		if (is_late)
+		/* Nobody reads: the first packet is lost, and ends the rest;
+		 * several messages may be in one. */
+		if (is_late || peer_of(s->end)->shut_rd ||
+		    peer_of(s->end)->gone)
 			parts = 1;
 		memset(m, 0, sizeof(m));
 		for (int i = 0; i < parts; i++) {
