@@ -72,7 +72,7 @@ int exi_poll_gather(struct exi_poll *p)
 		short kernels = p->kernel[i].fd < 0 ? 0 : p->kernel[i].revents;
 
 		if (p->slots[i].sk)
-			exi_ready_told(p->slots[i].sk, kernels);
+			kernels = exi_ready_told(p->slots[i].sk, kernels);
 		p->fds[i].revents = p->slots[i].now | kernels;
 		n += p->fds[i].revents != 0;
 	}

@@ -260,13 +260,23 @@ bool exi_ready_look(struct exi_sock *sk, int fd, short events,
 	return look(sk, fd, events, NULL, ret, NULL);
 }
 
-void exi_ready_told(struct exi_sock *sk, short revents)
+short exi_ready_told(struct exi_sock *sk, short revents)
 {
-	const struct exi_shared *sh = exi_sock_shared(sk);
+	struct exi_shared *sh = exi_sock_shared(sk);
+	bool cut;
 
-	if (exi_unlikely(revents & POLLHUP) && !atomic_load(&sh->gone) &&
-	    sh->half[EXI_TX].mode == EXI_MODE_RING)
+	if (exi_likely(!(revents & POLLHUP)))
+		return revents;
+	if (!atomic_load(&sh->gone) && sh->half[EXI_TX].mode == EXI_MODE_RING)
 		exi_link_tcp_event(sk);
+	if (!sk->base->ends_both)
+		return revents;
+	/* Whoever noted that the peer is gone has this lock until it has noted,
+	 * too, whether the peer left bytes unread. */
+	exi_lock(&sh->half[EXI_TX].lock);
+	cut = atomic_load(&sh->half[EXI_RX].cut) == EXI_CUT_UNTOLD;
+	exi_unlock(&sh->half[EXI_TX].lock);
+	return revents | (cut ? POLLERR : 0);
 }
 
 /* The events in r and those of the kernel. */
@@ -281,8 +291,7 @@ static short with_kernel(struct exi_sock *sk, int fd, short events,
 	       (!events && sk->sh->half[EXI_RX].mode != EXI_MODE_RING);
 	if (!asks || poll(&p, 1, 0) <= 0)
 		return r->now;
-	exi_ready_told(sk, p.revents);
-	return r->now | p.revents;
+	return r->now | exi_ready_told(sk, p.revents);
 }
 
 /* The fast path: a look for bytes only, of a connection that is in the ring,

@@ -68,8 +68,10 @@ EXI_SHIM bool exi_ready_arm(struct exi_sock *sk, int fd, short events,
 EXI_SHIM void exi_ready_disarm(struct exi_sock *sk, int fd, short events);
 
 /* The kernel's poll reported these events for the descriptor, and the caller
- * will report them: then the socket's next call knows of a reset, too. */
-void exi_ready_told(struct exi_sock *sk, short revents);
+ * will report them: then the socket's next call knows of a reset, too. Returns
+ * what to report: the kernel of a UNIX socket does not know that its peer
+ * closed with bytes of a ring unread. No lock is held. */
+short exi_ready_told(struct exi_sock *sk, short revents);
 
 /* About how many bytes of the ring the peer has not read. */
 EXI_SHIM int exi_ready_unsent(struct exi_sock *sk, int fd);

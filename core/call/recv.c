@@ -223,6 +223,13 @@ static inline bool recv_once(struct exi_call *c, struct exi_half *h,
 	return *ret != 0;
 }
 
+/* What a receive returns that met the end behind so many bytes. */
+static ssize_t at_end(const struct exi_call *c, size_t done)
+{
+	exi_link_ended(c->sk, c->fd);
+	return done ? 0 : exi_half_end(&exi_sock_shared(c->sk)->half[EXI_RX]);
+}
+
 /* The slow path of a receive that has `done' bytes. A look may have begun. */
 static __attribute__((noinline)) ssize_t
 recv_on(struct exi_call *c, struct exi_pieces *to, size_t done)
@@ -291,7 +298,7 @@ recv_on(struct exi_call *c, struct exi_pieces *to, size_t done)
 	if (done && n < 0 && !(sk->base->ends_both && (c->flags & MSG_WAITALL)))
 		exi_patience_keep_error(c, (int)-n);
 	if (exi_unlikely(n == 0 && whole))
-		exi_link_ended(sk, c->fd);
+		n = at_end(c, done);
 	exi_flow_after_recv(sk, c->fd);
 	return done ? (ssize_t)done : n;
 }
@@ -373,7 +380,7 @@ static __attribute__((noinline)) ssize_t recv_more_unlock(struct exi_sock *sk,
 	if (n > 0)
 		return recv_rest(&c, buf, len, (size_t)n);
 	if (n == 0 && len)
-		exi_link_ended(c.sk, c.fd);
+		n = at_end(&c, 0);
 	/* A call that could wait last time spins before it checks whether it
 	 * may. */
 	if (n != -EAGAIN ||

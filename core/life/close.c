@@ -227,7 +227,8 @@ static bool asks_for_reset(const struct exi_sock *sk, int fd)
 }
 
 /* Sends the end at a close. For a UNIX socket, the peer's kernel learns of the
- * close before the peer reads the end. */
+ * close before the peer reads the end, and the peer sees what was left unread:
+ * a look of the peer that comes after the close finds it. */
 static void end_by_close(struct exi_sock *sk, int fd)
 {
 	if (sk->base->ends_both)
@@ -259,7 +260,7 @@ static void close_ring_locked(struct exi_sock *sk, int fd)
 	if (over)
 		/* Nothing is left to be reset. */
 		setsockopt(fd, SOL_SOCKET, SO_LINGER, &none, sizeof(none));
-	else if (ring_unread_locked(sk))
+	else if (!sk->base->ends_both && ring_unread_locked(sk))
 		setsockopt(fd, SOL_SOCKET, SO_LINGER, &reset, sizeof(reset));
 	else if (tx->mode == EXI_MODE_RING && !ended &&
 		 !atomic_load(&sk->sh->gone) && !asks_for_reset(sk, fd) &&

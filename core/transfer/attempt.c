@@ -69,10 +69,8 @@ ssize_t exi_attempt_recv_failed_locked(struct exi_sock *sk, struct exi_half *h,
 				       size_t len, ssize_t n)
 {
 	EXI_LOCKED(&h->lock);
-	if (n == 0 && len) {
-		h->ended = 1;
-		return exi_half_end(h);
-	}
+	if (n == 0 && len)
+		return exi_half_end_read_locked(sk, h);
 	if (n == -EPROTO)
 		return exi_flow_fabric_failed_locked(sk, h);
 	return n == -ENOBUFS ? exi_attempt_recv_unfit_locked(sk, h) : n;
@@ -92,10 +90,8 @@ ssize_t exi_attempt_recv_over_locked(struct exi_sock *sk, struct exi_half *h,
 		return exi_half_tell_broken_locked(sk, h);
 	if (over && h->deaf && len) {
 		len = exi_half_heard_locked(h, len);
-		if (!len && h->deaf == EXI_DEAF_END) {
-			h->ended = 1;
-			return exi_half_end(h);
-		}
+		if (!len && h->deaf == EXI_DEAF_END)
+			return exi_half_end_read_locked(sk, h);
 		if (!len)
 			return exi_half_recv_ended_locked(sk, h);
 	}

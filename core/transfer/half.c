@@ -120,6 +120,31 @@ static void cut_locked(struct exi_sock *sk)
 					       &whole, EXI_CUT_UNTOLD);
 }
 
+/* Whether the peer closed: its kernel was told before it sent the end. If a
+ * thread is sending, that thread finds out. */
+static void look_for_cut_locked(struct exi_sock *sk)
+{
+	struct exi_half *tx = &sk->sh->half[EXI_TX];
+	struct pollfd p = { .fd = sk->tcp->fd };
+
+	EXI_LOCKED(&sk->sh->half[EXI_RX].lock);
+	if (!sk->fab || !exi_trylock(&tx->lock))
+		return;
+	if (tx->mode == EXI_MODE_RING && !tx->fin && poll(&p, 1, 0) > 0 &&
+	    (p.revents & POLLHUP))
+		cut_locked(sk);
+	exi_unlock(&tx->lock);
+}
+
+ssize_t exi_half_end_read_locked(struct exi_sock *sk, struct exi_half *h)
+{
+	EXI_LOCKED(&h->lock);
+	h->ended = 1;
+	if (sk->base->ends_both)
+		look_for_cut_locked(sk);
+	return exi_half_end(h);
+}
+
 bool exi_flow_bereft_locked(struct exi_sock *sk)
 {
 	struct exi_half *h = &sk->sh->half[EXI_TX];

@@ -74,6 +74,9 @@ bool exi_half_elsewhere_locked(const struct exi_sock *sk,
  * the end, or -errno once. RX lock held. */
 ssize_t exi_half_recv_ended_locked(struct exi_sock *sk, struct exi_half *h);
 
+/* The same, of a receive that has read the end in the ring. */
+ssize_t exi_half_end_read_locked(struct exi_sock *sk, struct exi_half *h);
+
 /* Counts n bytes that moved; fabric: by a fabric. The direction's lock is held;
  * `bytes` is read without it, so it is stored whole. */
 static inline void exi_half_account_locked(struct exi_half *h, ssize_t n,
