@@ -59,7 +59,7 @@ typedef enum exs_x_reason {
 	EXS_X_REASON_ORPHAN = 28, /* the peer is gone, its bytes were saved */
 	EXS_X_REASON_PEER_LOST = 29, /* the peer left without a message */
 	EXS_X_REASON_PROTOCOL = 30,  /* the peer violated the protocol */
-	EXS_X_REASON_NOT_TCP = 31,   /* not a TCP socket */
+	EXS_X_REASON_NOT_TCP = 31,   /* no kind that is served */
 	EXS_X_REASON_NOT_CONNECTED = 32,
 	EXS_X_REASON_DUPLICATE = 33,	/* the descriptor got a second number */
 	EXS_X_REASON_EXEC = 34,		/* it goes to another program by exec */

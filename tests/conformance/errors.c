@@ -165,14 +165,17 @@ static void udp_sockets_have_no_stream(void)
 
 static void unix_sockets_are_never_adopted(void)
 {
+	static const int types[] = { SOCK_STREAM, SOCK_SEQPACKET };
 	int fd[2], u[2];
 
 	begin(fd);
-	T_OK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, u));
-	T_ERR(exs_x_adopt(u[0]), EOPNOTSUPP);
-	T_EQ(t_info(u[0]).exs_x_reason, EXS_X_REASON_NOT_TCP);
-	t_close(u[0]);
-	t_close(u[1]);
+	for (int i = 0; i < T_COUNT(types); i++) {
+		T_OK(socketpair(AF_UNIX, types[i] | SOCK_CLOEXEC, 0, u));
+		T_ERR(exs_x_adopt(u[0]), EOPNOTSUPP);
+		T_EQ(t_info(u[0]).exs_x_reason, EXS_X_REASON_NOT_TCP);
+		t_close(u[0]);
+		t_close(u[1]);
+	}
 	end(fd);
 }
 
