@@ -6,6 +6,7 @@ move, and whose. The script is also the programs that it starts."""
 
 import array
 import ctypes
+import fcntl
 import json
 import os
 import pwd
@@ -25,6 +26,7 @@ ROUNDS = 40
 SO_PASSCRED = 16
 STOLEN = b'stolen'
 ONE_WAY = 'up', 'down'
+STRANGERS = 'squatter', 'relay'
 ROOM = {'small': 100000, 'large': 900000}  # SO_SNDBUF
 PIDFD_GETFD = 438
 MESSAGE_NO = 12
@@ -32,6 +34,7 @@ CLOSE = 3 if os.uname().machine == 'x86_64' else 57
 
 
 room = 0  # for what comes beside the bytes of each receive
+given = 0  # descriptors that a stranger got
 
 
 def receive(s, n):
@@ -197,6 +200,9 @@ def serve(name, what):
     if what == 'stolen':
         print(s.fileno(), flush=True)
         sys.stdin.readline()
+    if what in STRANGERS:
+        print(os.fstat(s.fileno()).st_ino, flush=True)
+        sys.stdin.readline()
     echo(s)
     if what == 'full':
         print(json.dumps(full(s)))
@@ -220,6 +226,9 @@ def call(name, what):
     if what == 'stolen':
         s.sendall(STOLEN)
         sys.stdin.readline()
+    if what in STRANGERS:
+        print(os.fstat(s.fileno()).st_ino, flush=True)
+        sys.stdin.readline()
     i, left = 0, ROUNDS
     if what in ONE_WAY:
         one_way(s, what)
@@ -233,6 +242,8 @@ def call(name, what):
         s.sendall(b'b' + data)
         if receive(s, SIZE) != data:
             raise SystemExit('round %d: other bytes' % i)
+        if what == 'relay' and i == 1:
+            sys.stdin.readline()
         if what == 'files' and over and left % 8 == 4:
             text = b'file %d' % i
             fd = os.memfd_create('text')
@@ -268,7 +279,7 @@ def become_nobody():
 
 def environment(unix, what):
     env = {k: v for k, v in os.environ.items() if not k.startswith('EXS_')}
-    if what not in ('stolen', 'later') + ONE_WAY:
+    if what not in ('stolen', 'later') + ONE_WAY + STRANGERS:
         env['EXS_UPGRADE'] = 'connect'
     if what == 'full':
         # Twice what a send buffer may be without privilege.
@@ -305,9 +316,7 @@ def steal(server, client):
     with copy_of(server.pid, there) as s:
         if receive(s, len(STOLEN)) != STOLEN:
             raise SystemExit('it was not what came first')
-    for p in server, client:
-        p.stdin.write('go\n')
-        p.stdin.flush()
+    go(server, client)
 
 
 def meet_full(server, client):
@@ -319,6 +328,94 @@ def meet_full(server, client):
             raise SystemExit('an end did not fill its ring')
     server.stdin.write('go\n')
     server.stdin.flush()
+
+
+def meeting(ends):
+    return '\0libexs/1/meet/%032x:0/%032x:0' % tuple(ends)
+
+
+def go(*programs):
+    for p in programs:
+        p.stdin.write('go\n')
+        p.stdin.flush()
+
+
+def of_use(fd):
+    """Something that a stranger should not be given: it can be read or
+    written."""
+    return not fcntl.fcntl(fd, fcntl.F_GETFL) & os.O_PATH
+
+
+def pass_on(one, other):
+    """A packet, with its descriptors; false at the end. How many of these were of
+    use is added to `given`."""
+    global given
+    data, fds, _, _ = socket.recv_fds(one, 4096, 8)
+    given += sum(map(of_use, fds))
+    try:
+        if data:
+            socket.send_fds(other, [data], fds)
+    except BrokenPipeError:
+        data = b''
+    for fd in fds:
+        os.close(fd)
+    return bool(data)
+
+
+def reach(name, seconds):
+    """Whoever waits there; none."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        try:
+            s.connect(name)
+            return s
+        except OSError:
+            s.close()
+            time.sleep(0.001)
+    return None
+
+
+def stranger(what, ends):
+    """Another user has the meeting name of two ends before their A, and answers
+    B as A would (squatter); or lets go of it, and passes on what each says to the
+    other (relay)."""
+    become_nobody()
+    name = meeting(ends)
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    listener.bind(name)
+    listener.listen(8)
+    listener.settimeout(30)
+    print('waits', flush=True)
+    b, _ = listener.accept()
+    b.settimeout(30)
+    a = b  # his own words
+    if what == 'relay':
+        listener.close()
+        print('free', flush=True)
+        a = reach(name, 30)
+    while a:
+        ready, _, _ = select.select([a, b], [], [], 30)
+        if not all(pass_on(s, a if s is b else b) for s in ready):
+            break
+    print(given, flush=True)
+    sys.stdin.readline()
+
+
+def be_strange(what, server, client):
+    """The stranger, when neither end has anything to hope for from him."""
+    ends = [p.stdout.readline().strip() for p in (client, server)]
+    thief = subprocess.Popen(
+        [sys.executable, SELF, '--stranger', what] + ends, text=True,
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    if thief.stdout.readline() != 'waits\n':
+        raise SystemExit('the stranger does not get the name')
+    go(server, client)
+    if what == 'relay' and thief.stdout.readline() == 'free\n':
+        go(client)  # its library binds the name at the next round
+    told = thief.stdout.readline().strip()
+    check(what + ' is given nothing', told == '0', told)
+    return thief
 
 
 def pair(exs, name, what='bytes', unix='on', plain=False, moves=True,
@@ -337,16 +434,21 @@ def pair(exs, name, what='bytes', unix='on', plain=False, moves=True,
             run[0] + [sys.executable, SELF, '--serve', shown, what], text=True,
             env=environment(unix, what), stdin=subprocess.PIPE,
             stdout=subprocess.PIPE)
-        facts, client = [{}, {}], None
+        facts, client, thief = [{}, {}], None, None
         try:
             if server.stdout.readline() != 'listens\n':
                 raise SystemExit('the server does not listen')
+            env = environment(unix, what)
+            if what == 'relay':  # after the first round, after which B looks
+                env['EXS_UPGRADE'] = 'bytes:200000'
             client = subprocess.Popen(
                 run[1] + [sys.executable, SELF, '--call', shown, what],
-                env=environment(unix, what), text=True, stdin=subprocess.PIPE,
+                env=env, text=True, stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE)
             if what == 'stolen':
                 steal(server, client)
+            if what in STRANGERS:
+                thief = be_strange(what, server, client)
             end = time.monotonic() + 30
             while not (moved(exs, client.pid) if moves else
                        not wanted or wanted in report_of(exs, server.pid)):
@@ -358,7 +460,7 @@ def pair(exs, name, what='bytes', unix='on', plain=False, moves=True,
             facts[1] = json.loads(client.communicate('go\n', timeout=60)[0])
             facts[0] = json.loads(server.communicate(timeout=60)[0])
         finally:
-            for p in server, client:
+            for p in server, client, thief:
                 if p:
                     p.kill()
                     p.wait()
@@ -524,7 +626,7 @@ def guest(ends):
     type the first message is (wire-shm.md, section 2)."""
     become_nobody()
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    listener.bind('\0libexs/1/meet/%032x:0/%032x:0' % tuple(ends))
+    listener.bind(meeting(ends))
     listener.listen(8)
     print('waits', flush=True)
     s, _ = listener.accept()
@@ -631,6 +733,11 @@ def main(exs):
                   'ancillary' not in f['report'], f['report'])
     if os.getuid() == 0:
         namesake(exs)
+        for what in STRANGERS:
+            server, client = pair(exs, 'path', what, moves=False)
+            check(what, '(no-proof)' in server['report'], server['report'])
+            for f in server, client:
+                check(what, on_fabric(f['report'])[0] == 0, f['report'])
         # Who made an end, opened it, and is at the link's end is one, or not.
         for what, n in ('nobody', 1), ('given', 1):
             server, client = pair(exs, 'path', what, moves=n == 1)
@@ -655,6 +762,8 @@ if __name__ == '__main__':
         talk(sys.argv[2])
     elif sys.argv[1] == '--guest':
         guest(map(int, sys.argv[2:]))
+    elif sys.argv[1] == '--stranger':
+        stranger(sys.argv[2], map(int, sys.argv[3:]))
     elif sys.argv[1] == '--call':
         call(sys.argv[2].replace('@', '\0'), sys.argv[3])
     else:
