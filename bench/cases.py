@@ -53,6 +53,7 @@ KERNEL = 'TCP', [TCP]
 GROUPS = {g.title: g for g in (
     Group('round trip', 'p50', 'ns', [('line', [BARE]), UCX, SOCKETS], True),
     Group('stream', 'bytes', 'MB/s', [UCX, SOCKETS]),
+    Group('round trip on one CPU', 'p50', 'ns', [SOCKETS], True),
     Group('connect, request, close', 'rate', '1/s', [KERNEL]),
     Group('connections at once', 'rate', '1/s', [KERNEL]),
     Group('threads', 'rate', '1/s', [('one', ['1, own queue'])]),
@@ -91,6 +92,21 @@ def round_trips(s, sizes):
             (ASYNC, lambda z=size, o=own: s.exs('lat', z, '--async', *o)),
             (SHIM, lambda z=size, o=own: s.shim('lat', z, *o)),
             (SHIM + EPOLL, lambda z=size: s.shim('lat', z, api='epoll')),
+        ])
+
+
+def one_cpu(s):
+    """Neither end can move while the other one waits for it."""
+    pin = '%d,%d' % (s.cpus[0], s.cpus[0])
+    for size in 8, 64 << 10:
+        yield Case(GROUPS['round trip on one CPU'], size, text_of(size), [
+            (UNIX, lambda z=size: s.unix('lat', z, pin=pin)),
+            (TCP, lambda z=size: s.tcp('lat', z, pin=pin)),
+            (SYNC, lambda z=size: s.exs('lat', z, pin=pin)),
+            (ASYNC, lambda z=size: s.exs('lat', z, '--async', pin=pin)),
+            (SHIM, lambda z=size: s.shim('lat', z, pin=pin)),
+            (SHIM + EPOLL, lambda z=size: s.shim('lat', z, api='epoll',
+                                                 pin=pin)),
         ])
 
 
@@ -175,7 +191,7 @@ def costs(s):
 
 def cases(s, quick):
     sizes = QUICK_SIZES if quick else SIZES
-    return [*round_trips(s, sizes), *streams(s, sizes),
+    return [*round_trips(s, sizes), *streams(s, sizes), *one_cpu(s),
             *connections(s, QUICK_CONNECTIONS if quick else CONNECTIONS),
             *parallel(s), *loans(s), *costs(s)]
 

@@ -101,8 +101,8 @@ class Sides:
         return json.loads(self.bench.run(self.command(
             'lat', 8, '--api', 'raw', '--seconds', '0.02')))['rtt_ns']['p50']
 
-    def unix(self, test, size, *args):
-        return self.perf(test, size, '--api', 'unix', *args)
+    def unix(self, test, size, *args, **kw):
+        return self.perf(test, size, '--api', 'unix', *args, **kw)
 
     def tcp(self, test, size, *args, **kw):
         return self.perf(test, size, '--api', 'sock', *args, **kw)
