@@ -381,33 +381,39 @@ static void put_group(struct text *t, const struct group *g)
 	    (unsigned long long)g->bells, g->bells == 1 ? "" : "s");
 }
 
-/* Writes the report. Its reader may be gone, which must not change how the
- * process ends. */
-static void write_unheard(int fd, const char *text, int n)
+/* Writes the report: 0, or -errno. A reader that is gone is no error, and must
+ * not change how the process ends. */
+static int write_unheard(int fd, const char *text, int n)
 {
 	const struct timespec none = { 0 };
 	sigset_t pipe, old, pending;
+	ssize_t done;
+	int err = 0;
 
 	sigemptyset(&pipe);
 	sigaddset(&pipe, SIGPIPE);
 	pthread_sigmask(SIG_BLOCK, &pipe, &old);
 	sigpending(&pending);
-	if (native.write(fd, text, (size_t)n) < 0 && errno == EPIPE &&
-	    !sigismember(&pending, SIGPIPE))
+	done = native.write(fd, text, (size_t)n);
+	if (done < 0)
+		err = -errno;
+	if (err == -EPIPE && !sigismember(&pending, SIGPIPE))
 		sigtimedwait(&pipe, NULL, &none);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	if (err == -EPIPE)
+		return 0;
+	return done < 0 || done == n ? err : -ENOSPC;
 }
 
 static void tell(const char *text, int n)
 {
 	int fd = strcmp(path, "-") ? exi_log_open(path, 0666) : stderr_fd;
+	int err = fd < 0 ? fd : write_unheard(fd, text, n);
 
-	if (fd < 0 && exi_config()->log_level >= EXI_LOG_WARN)
+	if (err && exi_config()->log_level >= EXI_LOG_WARN)
 		exi_log_write(EXI_LOG_WARN,
 			      "EXS_REPORT: cannot write to \"%s\": %s", path,
-			      exi_log_why(-fd));
-	if (fd >= 0)
-		write_unheard(fd, text, n);
+			      exi_log_why(-err));
 	if (fd >= 0 && fd != stderr_fd)
 		native.close(fd);
 }

@@ -50,12 +50,15 @@ def told(behave, exs, row):
 
 
 def unwritable(behave, exs, row):
-    """The message when the report cannot be written."""
+    """The message when the report cannot be written: no such file, a full disk."""
     env = {k: v for k, v in os.environ.items() if not k.startswith('EXS_')}
-    done = subprocess.run([exs, 'run', '--report=/dev/null/none', behave,
-                           row], env=env, text=True, timeout=60,
-                          stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-    return 'EXS_REPORT: cannot write to "/dev/null/none"' in done.stderr
+    for name, why in ('/dev/null/none', 'Not a directory'), ('/dev/full', 'No space left'):
+        done = subprocess.run([exs, 'run', '--report=' + name, behave, row], env=env,
+                              text=True, timeout=60, stdout=subprocess.DEVNULL,
+                              stderr=subprocess.PIPE)
+        if f'EXS_REPORT: cannot write to "{name}": {why}' not in done.stderr:
+            return False
+    return True
 
 
 def planted(behave, exs, row):
