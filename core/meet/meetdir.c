@@ -95,6 +95,17 @@ static void complain(const char *what, int err)
 			      exi_config()->meet_dir, what, exi_log_why(-err));
 }
 
+/* Whether the directory is there, which may be made later. */
+static int find_directory(void)
+{
+	int fd = open(exi_config()->meet_dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
+
+	if (fd < 0)
+		return -errno;
+	close(fd);
+	return 0;
+}
+
 void exi_meetdir_init(void)
 {
 	uint64_t process;
@@ -103,6 +114,9 @@ void exi_meetdir_init(void)
 	if (!exi_config()->meet_dir[0])
 		return;
 	exi_fds_begin();
+	err = find_directory();
+	if (err)
+		complain("no program can be met there", err);
 	err = exi_keyfile_read(key);
 	if (err) {
 		complain("no usable key, see exs key", err);

@@ -288,6 +288,11 @@ def main():
         texts, said = t.run({'EXS_MEET_DIR': ''}, {'EXS_MEET_DIR': ''})
         check('no directory', [reason(x) for x in texts] == ['remote'] * 2, *texts)
         check('out of reach', said.endswith('the server decided'), said)
+        none = {'EXS_MEET_DIR': tmp + '/none'}
+        texts, said = t.run(none)
+        check('not there', reason(texts[0]) == 'remote' and
+              f'EXS_MEET_DIR={tmp}/none: ' in said and 'No such file' in said,
+              *texts, said)
         texts, said = t.run(before=(
             'unshare', '-m', 'sh', '-c', 'mount --bind "$0" "$0" && '
             'mount -o remount,ro,bind "$0" && exec "$@"', meet))
