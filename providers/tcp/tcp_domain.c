@@ -29,7 +29,7 @@ static int start_locked(struct tcpp_domain *d)
 		ret = d->engine->open(&state, why, sizeof(why));
 	}
 	if (ret < 0) {
-		exi_error("tcp cannot wait for the kernel: %s", why);
+		exi_error("the library cannot start: %s", why);
 		return ret;
 	}
 	d->base.post_from_service = d->engine != &tcpp_epoll;
