@@ -223,6 +223,8 @@ int check_system(struct check *c)
 				      ? EXS_X_REASON_DESCRIPTORS
 			      : t.err == -ENOMEM || t.err == -EFBIG
 				      ? EXS_X_REASON_MEMORY
+			      : !strcmp(t.name, "shared memory")
+				      ? EXS_X_REASON_NO_PROVIDER
 				      : EXS_X_REASON_NO_PROOF;
 	}
 	if (s->state == CHECK_GOOD)

@@ -121,18 +121,18 @@ static const char *cure_of(const struct sockaddr *a, int err)
 {
 	switch (-err) {
 	case ECONNREFUSED:
-		return "start the server, or see at which address and port it "
-		       "listens: ss -ltnp";
+		return "start the server, or look at which address and port "
+		       "it listens: ss -ltnp";
 	case ETIMEDOUT:
-		return "see whether the host is up, and whether a firewall "
-		       "drops packets to the port";
+		return "check that the host is up, and that no firewall drops "
+		       "packets to the port";
 	case ENETUNREACH:
 	case EHOSTUNREACH:
 	case EADDRNOTAVAIL:
 		if (lacks_loopback(a))
 			return "bring the loopback interface up: ip link set "
 			       "lo up";
-		return "see the route: ip route get ADDRESS";
+		return "check the route: ip route get ADDRESS";
 	default:
 		return "";
 	}
@@ -162,7 +162,7 @@ static int reach(struct check *c, const char *host, const char *port)
 
 	if (err) {
 		check_fails(c, "resolve",
-			    "see the name, and /etc/hosts or the DNS server",
+			    "check the name, /etc/hosts and the DNS server",
 			    "no connection: cannot resolve \"%s\" port %s: %s",
 			    host, port, gai_strerror(err));
 		return -1;
@@ -227,7 +227,7 @@ static int peer_here(struct check *c, const struct exi_tuple *t,
 		check_more(c, "%s[%d], which %s", p.name, (int)p.pid,
 			   p.library ? "uses libexs" : "does not use libexs");
 	else
-		check_more(c, "a process that may not be looked at");
+		check_more(c, "a process that this user may not inspect");
 	check_peer_settings(c, &p);
 	if (present > 0)
 		check_more(c, "%s", seen ? "" : ", which uses libexs");

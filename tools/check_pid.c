@@ -65,7 +65,7 @@ static void step_process(struct check *c, const struct stat_conn *conn,
 		   conn->process->library);
 	if (p->other_root)
 		check_more(c, ", with a root directory of its own, whose files "
-			      "are not looked at");
+			      "are not read");
 	if (p->seccomp)
 		check_more(c, ", under a system call filter");
 }
@@ -116,10 +116,10 @@ static void step_peer(struct check *c, const struct stat_conn *conn,
 	}
 	c->step[c->n - 1].state = CHECK_UNKNOWN;
 	check_more(c, "%s",
-		   other ? "on this host, in a process that may not "
-			   "be looked at"
-			 : "not on this host, or in a process that "
-			   "may not be looked at");
+		   other ? "on this host, in a process that this user may "
+			   "not inspect"
+			 : "not on this host, or in a process that this "
+			   "user may not inspect");
 }
 
 static void step_namespace(struct check *c, const struct stat_conn *conn,

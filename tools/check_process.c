@@ -353,7 +353,7 @@ void check_limits(struct check *c, const struct check_process *p)
 
 	check_step(c, "limits", CHECK_GOOD,
 		   "%u of %s descriptors (ulimit -n), locked memory %s bytes "
-		   "(ulimit -l), %u threads of %s (ulimit -u)",
+		   "(ulimit -l), %u of %s threads (ulimit -u)",
 		   p->descriptors, limit_text(a, p->descriptors_max),
 		   limit_text(b, p->memlock_max), p->threads,
 		   limit_text(e, p->processes_max));

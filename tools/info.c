@@ -142,7 +142,11 @@ static void line_fact(struct exi_facts *f, const char *name, const char *value)
 {
 	struct lines *l = (struct lines *)f;
 
-	printf("%s%s %s", l->before, name, value);
+	if (!strcmp(name,
+		    "why")) /* the state is not usable, which was printed */
+		printf(" (%s)", value);
+	else
+		printf("%s%s %s", l->before, name, value);
 	l->before = ", ";
 }
 
@@ -209,7 +213,7 @@ static void show_settings(bool all)
 	for (unsigned int i = 0; exi_config_row(i, &row); i++) {
 		if (!all && !strcmp(row.origin, "default"))
 			continue;
-		printf("  %-20s %-28s %s\n", row.variable,
+		printf("  %-21s %-28s %s\n", row.variable,
 		       row.value[0] ? row.value : "-", row.origin);
 		shown++;
 	}
@@ -224,7 +228,7 @@ static void show_variables(void)
 	printf("\nVariables\n");
 	for (unsigned int i = 0; exi_config_row(i, &row); i++)
 		if (!row.by_port)
-			printf("  %-20s %s\n  %-20s accepts %s\n", row.variable,
+			printf("  %-21s %s\n  %-21s accepts %s\n", row.variable,
 			       row.help, "", row.accepts);
 }
 

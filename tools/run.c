@@ -83,7 +83,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		state->next = state->argc;
 		return 0;
 	case ARGP_KEY_NO_ARGS:
-		argp_error(state, "which program?");
+		argp_error(state, "no program was given");
 		return EINVAL;
 	default:
 		return ARGP_ERR_UNKNOWN;

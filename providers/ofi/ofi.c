@@ -41,8 +41,9 @@ static void describe_domain(const struct fi_info *i, struct exi_facts *f)
 	f->fact(f, "endpoints",
 		i->ep_attr->type == FI_EP_MSG ? "connected (msg)"
 					      : "for all connections (rdm)");
-	f->fact(f, "notes",
-		i->domain_attr->cq_data_size < 8 ? "messages" : "with writes");
+	f->fact(f, "notifications",
+		i->domain_attr->cq_data_size < 8 ? "messages"
+						 : "immediate data");
 	f->end(f);
 }
 

@@ -149,7 +149,7 @@ def main():
                env={'PATH': '/nowhere:'})
         expect('only a folder', ['script'], 126, err='Permission denied',
                env={'PATH': tmp + '/first'})
-        expect('nothing', [], 2, err='which program?')
+        expect('nothing', [], 2, err='no program was given')
         expect('profile', ['--profile=x', 'true'], 2, err='no profile')
         expect('profile', ['-p', 'latency', 'sh', '-c', say], 0,
                'connect 200\n')

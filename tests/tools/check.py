@@ -269,12 +269,14 @@ def ports():
             is_failed('our limits', found[0], 'system', words, cure)
         status, found, said = look('127.0.0.1', port, more={'EXS_UPGRADE': 'no such'})
         check(status == 1 and step_of(found[0], 'settings')['state'] == 'failed', said)
-        for what, words in (('netlink', 'AF_NETLINK'), ('unix', 'AF_UNIX'),
-                            ('memfd', 'memfd_create')):
+        for what, words, why in (('netlink', 'AF_NETLINK', 'no-proof'),
+                                 ('unix', 'AF_UNIX', 'no-proof'),
+                                 ('memfd', 'memfd_create', 'no-provider')):
             status, found, said = look('127.0.0.1', port, under=[DENY, what])
             check(status == 1 and found and
                   step_of(found[0], 'system')['state'] == 'failed' and
-                  words in step_of(found[0], 'system')['text'], 'denied', what, said)
+                  words in step_of(found[0], 'system')['text'] and
+                  found[0]['reason'] == why, 'denied', what, said)
 
 
 def no_environment():
@@ -332,7 +334,7 @@ def other_files(root):
                 check(INOTIFY.inotify_add_watch(opened.fileno(), conf.name.encode(), 0x20) >= 0,
                       'IN_OPEN')
                 _, out, err = tool('check', '--pid', s.pid)
-                check('whose files are not looked at' in out and conf.name in out and
+                check('whose files are not read' in out and conf.name in out and
                       not opened.read(100), 'its own file, not ours', out, err)
 
 
@@ -359,7 +361,7 @@ def rules():
                 check(found and found[0]['reason'] == reason and
                       status == (reason != 'none'), 'the port by a rule', said)
         said = tool('info', '--config', more=conf)[1]
-        check('EXS_UPGRADE          never                        file, rule a, port 2' in
+        check('EXS_UPGRADE           never                        file, rule a, port 2' in
               said, 'exs info --config', said)
 
 
