@@ -76,7 +76,7 @@ struct tally {
 };
 
 static const struct group nothing_early = {
-	.peer = "ended early",
+	.peer = "without a decision",
 	.fabric = "tcp",
 	.reason = EXS_X_REASON_UNDECIDED,
 };

@@ -27,6 +27,10 @@ grep -vE 'referenced manual not found|operating system explicitly' \
 	bad=1
 }
 
+# Words that mdoc takes for a macro are not printed.
+grep -nE '^\.(It|Ss|Sh)( .*)? (An|At|Do|So|Ad)( |$)' docs/man/*.[1357] &&
+	complain "a word above is a macro of mdoc: write \\& before it"
+
 for call in $(sed -nE 's/^[[:space:]]+(exs_[a-z0-9_]+);$/\1/p' api/exs.map); do
 	page=$(grep -lE "^\\.Nm $call( ,)?\$" docs/man/*.3 | head -n 1)
 	[ -n "$page" ] || {

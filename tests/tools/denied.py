@@ -114,7 +114,7 @@ def said(text, count):
         return text
     found = re.search(r'1 connections?, (shm|tcp \(([a-z-]+)\)|fabric, tcp '
                       r'\(([a-z-]+)\)), (\d+) bytes in, (\d+) out', text) or \
-        re.search(r'(ended early): 1 connection, tcp \(([a-z-]+)\)(), '
+        re.search(r'(without a decision): 1 connection, tcp \(([a-z-]+)\)(), '
                   r'(\d+) bytes in, (\d+) out', text)
     if not found or count and {found[4], found[5]} != {count}:
         return text
