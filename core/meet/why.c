@@ -62,10 +62,11 @@ int exi_why_nobody_came(const struct exi_link *l)
 			       : EXS_X_REASON_PLAIN_PEER;
 }
 
-int exi_why_in_vain(const struct exi_link *l, uint64_t in, uint64_t out, int fd)
+int exi_why_in_vain(const struct exi_link *l, uint64_t in, uint64_t out,
+		    bool left, int fd)
 {
 	const bool listens = l->state == EXI_LINK_LISTEN;
-	const bool come = listens ? in + out > COME_BYTES &&
+	const bool come = listens ? !left && in + out > COME_BYTES &&
 					    exi_now_ns() - l->since > COME_NS
 				  : in > COME_BYTES || out > HELD_BYTES;
 

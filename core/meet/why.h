@@ -3,6 +3,7 @@
 #ifndef EXI_CORE_MEET_WHY_H
 #define EXI_CORE_MEET_WHY_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 struct exi_link;
@@ -18,10 +19,11 @@ int exi_why_nobody(const struct exi_tuple *t, int fd);
 int exi_why_nobody_of(int fd);
 
 /* The same for a connection that ends while this end waits or looks for its
- * peer, after it received `in' and sent `out' bytes. UNDECIDED: too few bytes
- * for a peer that meets. */
+ * peer, after it received `in' and sent `out' bytes. left: the peer has ended
+ * its direction. UNDECIDED: too few bytes for a peer that meets, or it may have
+ * left before this end waited. */
 int exi_why_in_vain(const struct exi_link *l, uint64_t in, uint64_t out,
-		    int fd);
+		    bool left, int fd);
 
 /* The reason if the time of a meeting is over. */
 int exi_why_nobody_came(const struct exi_link *l);

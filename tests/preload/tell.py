@@ -107,6 +107,29 @@ with socket.create_connection(('127.0.0.1', int(input()))) as s:
         rounds += 1
 """
 
+# It sends all and closes before its client reads.
+SENDS = """
+import socket, sys
+with socket.create_server(('127.0.0.1', 0)) as listener:
+    print(listener.getsockname()[1], flush=True)
+    with listener.accept()[0] as s:
+        s.sendall(bytes(400000))
+    print('closed', flush=True)
+    sys.stdin.read()
+"""
+
+# For long after it could wait for its peer.
+READS = """
+import socket, sys, time
+with socket.create_connection(('127.0.0.1', int(input()))) as s:
+    input()
+    s.recv(300000, socket.MSG_WAITALL)
+    end = time.monotonic() + 0.2
+    while time.monotonic() < end:
+        s.recv(100)
+    s.recv(400000, socket.MSG_WAITALL)
+"""
+
 PIECES = 2000
 
 
@@ -155,6 +178,18 @@ def client_of_a_plain_heir(exs):
     client = under(exs, ASKS, stdin=subprocess.PIPE)
     said = lines(client, server.stdout.readline())
     lines(server)
+    return said
+
+
+def client_of_a_gone_server(exs):
+    """What a client says of a server that sent much, and had closed before the
+    client could wait for it."""
+    server = under(exs, SENDS, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    client = under(exs, READS, stdin=subprocess.PIPE)
+    client.stdin.write(server.stdout.readline())
+    client.stdin.flush()
+    said = lines(client, server.stdout.readline())
+    lines(server, '')
     return said
 
 
@@ -208,6 +243,7 @@ def main():
     expect(plain_client(exs, 100), name + r'0 .*; 1 on TCP \(undecided\)')
     expect(plain_client(exs, 4000), name + r'0 .*; 1 on TCP \(plain-peer\)')
     expect(client_of_a_plain_heir(exs), name + r'0 .*; 1 on TCP \(plain-peer\)')
+    expect(client_of_a_gone_server(exs), name + r'0 .*; 1 on TCP \(undecided\)')
     settled(exs)
 
 
