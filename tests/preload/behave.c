@@ -467,7 +467,8 @@ static int limit_s(void)
 /* The row's own children go with it. */
 static void run_apart(const struct row *r)
 {
-	struct timespec limit = { .tv_sec = limit_s() };
+	const struct timespec second = { .tv_sec = 1 };
+	int left = limit_s();
 	char end[32] = "";
 	sigset_t chld;
 	int status;
@@ -490,7 +491,10 @@ static void run_apart(const struct row *r)
 	}
 	setpgid(pid, pid);
 	while (waitpid(pid, &status, WNOHANG) == 0) {
-		if (sigtimedwait(&chld, NULL, &limit) >= 0 || errno != EAGAIN)
+		/* A second at a time: if the machine stands still, so do the
+		 * row and, but for one second, its limit. */
+		if (sigtimedwait(&chld, NULL, &second) >= 0 ||
+		    errno != EAGAIN || --left)
 			continue;
 		strcpy(end, "HUNG");
 		break;
