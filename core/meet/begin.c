@@ -405,19 +405,25 @@ static void meet(struct exi_sock *sk, int fd, enum cause cause)
 
 /* How long a download lasts before A meets, and before B looks for A, which is
  * later, so that A is there. A meeting costs both processes about as much as
- * the ring saves in this time, and a download of a few MB is over by then. */
-#define A_LASTS_NS 1000000u
-#define B_LASTS_NS 1500000u
+ * the ring saves in this time, and a download of a few MB is over by then. In
+ * exi_ticks(), of which there are a thousand or some more in a microsecond:
+ * each call is here until then. */
+#define A_LASTS_TICKS 3000000u
+#define B_LASTS_TICKS 4500000u
 
 /* Whether a download may soon be over. */
 static bool is_brief(struct exi_sock *sk)
 {
-	uint64_t now = exi_now_ns(), since = 0;
+	uint64_t now = exi_ticks();
+	uint64_t since =
+		atomic_load_explicit(&sk->download_since, memory_order_relaxed);
 
-	if (atomic_compare_exchange_strong(&sk->download_since, &since, now))
+	if (!since &&
+	    atomic_compare_exchange_strong(&sk->download_since, &since, now))
 		return true;
-	return now - since <
-	       (sk->role == EXI_ROLE_CONNECT ? A_LASTS_NS : B_LASTS_NS);
+	/* The counters of two CPUs may differ a little. */
+	return (int64_t)(now - since) <
+	       (sk->role == EXI_ROLE_CONNECT ? A_LASTS_TICKS : B_LASTS_TICKS);
 }
 
 void exi_link_meet(struct exi_sock *sk, int fd, bool download)

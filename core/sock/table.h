@@ -343,7 +343,8 @@ struct exi_sock {
 	 * or EXI_HEIR(); 0: none; see handed.h. again, looks: see again.h. */
 	uint64_t giver;
 	uint32_t looks;
-	/* When the bytes from B to A passed their first mark; 0: not yet. */
+	/* When the bytes from B to A passed their first mark, in exi_ticks();
+	 * 0: not yet. */
 	_Atomic uint64_t download_since;
 	uint32_t answers; /* of a peer without the sign; link_lock */
 	bool again;
