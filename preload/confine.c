@@ -9,7 +9,12 @@
  * The kernel allows some namespaces, and a separate table of descriptors, only
  * to a process with one thread: the library ends its own thread before, and
  * starts it again afterwards. If no thread can be started afterwards, or if
- * other threads go on with another table of descriptors, the library leaves. */
+ * other threads go on with another table of descriptors, the library leaves.
+ *
+ * A process that gives up its user is a stranger to the processes with which it
+ * shares connections since a fork. The state of such a connection is in memory
+ * that all of them write, and trust. So the process goes on without the library
+ * with these connections, and shares no such memory from then on. */
 #include <linux/nsfs.h>
 #include <linux/seccomp.h>
 #include <sched.h>
@@ -23,7 +28,10 @@
 
 #include "core/base/cancel.h"
 #include "core/sock/closing.h"
+#include "core/sock/memory.h"
+#include "core/sock/names.h"
 #include "core/sock/service.h"
+#include "core/sock/table.h"
 #include "preload/shim.h"
 
 /* --- filters ------------------------------------------------------------ */
@@ -144,4 +152,122 @@ HOOK int setns(int fd, int type)
 	ret = native.setns(fd, type);
 	come_back(a, ret);
 	return ret;
+}
+
+/* --- users --------------------------------------------------------------- */
+
+#define CLOSES_NS     10000000u
+#define CLOSES_NAP_NS 200000
+
+/* The real, the effective and the saved user. */
+struct users {
+	uid_t id[3];
+};
+
+static struct users users_now(void)
+{
+	struct users u = { { 0 } };
+
+	getresuid(&u.id[0], &u.id[1], &u.id[2]);
+	return u;
+}
+
+static bool has_user(const struct users *u, uid_t id)
+{
+	return u->id[0] == id || u->id[1] == id || u->id[2] == id;
+}
+
+/* Whether a user is given up for good. Root that has come back, and has given
+ * up a user meanwhile, can become that user again. */
+static bool gave_up(const struct users *was, const struct users *now)
+{
+	if (has_user(was, 0))
+		return !has_user(now, 0);
+	return !has_user(now, was->id[0]) || !has_user(now, was->id[1]) ||
+	       !has_user(now, was->id[2]);
+}
+
+/* A child has the state of a listener for itself. */
+static int shared_name(struct exi_sock *sk, void *arg)
+{
+	return sk->role == EXI_ROLE_LISTEN ||
+			       exi_holders_alone(&exi_sock_shared(sk)->holders)
+		       ? -1
+		       : exi_name_next(sk, 0);
+}
+
+static void look_shared(struct exi_sock *sk, void *arg)
+{
+	if (shared_name(sk, NULL) >= 0)
+		*(bool *)arg = true;
+}
+
+/* A server that forks for each connection closes its own copy about now. */
+static void await_closes(void)
+{
+	const struct timespec nap = { .tv_nsec = CLOSES_NAP_NS };
+	uint64_t until = exi_now_ns() + CLOSES_NS;
+	bool shared;
+
+	do {
+		shared = false;
+		exi_sock_each(look_shared, &shared);
+	} while (shared && exi_now_ns() < until && !nanosleep(&nap, NULL));
+}
+
+/* After a call that may have changed the user: the process still runs the
+ * program that its former user trusted. */
+static int user_over(const struct users *was, int ret)
+{
+	EXI_CANCEL_OFF(false);
+	struct users now;
+	int saved = errno;
+
+	if (ret || !atomic_load(&exi_sock_forks) || !shim_ready())
+		return ret;
+	now = users_now();
+	if (gave_up(was, &now)) {
+		await_closes();
+		shim_plain_each(EXS_X_REASON_SHARED, shared_name, NULL);
+		exi_memory_apart();
+	}
+	errno = saved;
+	return ret;
+}
+
+HOOK int setuid(uid_t user)
+{
+	struct users was = users_now();
+
+	return user_over(&was, native.setuid(user));
+}
+
+HOOK int seteuid(uid_t user)
+{
+	struct users was = users_now();
+
+	return user_over(&was, native.seteuid(user));
+}
+
+HOOK int setreuid(uid_t real, uid_t effective)
+{
+	struct users was = users_now();
+
+	return user_over(&was, native.setreuid(real, effective));
+}
+
+HOOK int setresuid(uid_t real, uid_t effective, uid_t saved)
+{
+	struct users was = users_now();
+
+	return user_over(&was, native.setresuid(real, effective, saved));
+}
+
+/* Of this thread alone, as by number. */
+long shim_set_user(long number, const long *a)
+{
+	struct users was = users_now();
+	long ret = native.syscall(number, a[0], a[1], a[2]);
+
+	return user_over(&was, (int)ret);
 }

@@ -148,7 +148,11 @@ struct mmsghdr;
 	  (s, l, o, v, n))                                                     \
 	F(int, setsockopt, (int s, int l, int o, const void *v, socklen_t n),  \
 	  (s, l, o, v, n))                                                     \
+	F(int, seteuid, (uid_t u), (u))                                        \
 	F(int, setns, (int s, int t), (s, t))                                  \
+	F(int, setresuid, (uid_t r, uid_t e, uid_t s), (r, e, s))              \
+	F(int, setreuid, (uid_t r, uid_t e), (r, e))                           \
+	F(int, setuid, (uid_t u), (u))                                         \
 	F(int, shutdown, (int s, int how), (s, how))                           \
 	F(int, sigaction,                                                      \
 	  (int n, const struct sigaction *a, struct sigaction *b), (n, a, b))  \

@@ -174,6 +174,8 @@ long shim_forked(long pid);
 
 /* seccomp(2), and what the library must do before it. */
 long shim_seccomp(unsigned long operation, unsigned long flags, void *args);
+/* The calls of the family of setuid() by number. */
+long shim_set_user(long number, const long *a);
 
 /* The report at exit. A connection is counted when it ends here or goes to TCP
  * for good. */

@@ -295,6 +295,11 @@ static bool on_process(long number, const long *a, long *ret)
 	case SYS_setns:
 		*ret = setns(fd, (int)a[1]);
 		return true;
+	case SYS_setuid:
+	case SYS_setreuid:
+	case SYS_setresuid:
+		*ret = shim_set_user(number, a);
+		return true;
 	case SYS_execve:
 		*ret = execve((const char *)a[0], p, (char *const *)a[2]);
 		return true;

@@ -246,6 +246,13 @@ void exi_memory_forked(void)
 	slabs = NULL;
 }
 
+void exi_memory_apart(void)
+{
+	exi_lock(&exi_table_pool_lock);
+	exi_memory_forked();
+	exi_unlock(&exi_table_pool_lock);
+}
+
 static struct exi_shared *shared_take(void)
 {
 	struct exi_shared *sh = claim_any();

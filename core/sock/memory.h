@@ -48,6 +48,9 @@ void exi_memory_keep(const struct exi_shared *sh);
  * on with its parent, such as a listener: gives the child a copy of its own. */
 void exi_memory_own(struct exi_shared *sh);
 void exi_memory_forked(void);
+/* Called when this process has become another user's: from then on it shares
+ * with other processes no memory but that of connections that it still has. */
+EXI_SHIM void exi_memory_apart(void);
 
 /* Takes memory for a socket and sets it up; it is not in the table yet. 0, and
  * link_lock is held; or -errno. */

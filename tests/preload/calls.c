@@ -1266,6 +1266,21 @@ ROW(fork_by_number_then_set_user)
 	answer("peer", peer);
 }
 
+/* The user stays. */
+ROW(fork_then_set_user)
+{
+	pid_t pid;
+
+	pair();
+	pid = fork();
+	if (pid == 0)
+		_exit(setuid(getuid()) || seteuid(geteuid()) ||
+		      setreuid(getuid(), geteuid()) ||
+		      setresuid(getuid(), geteuid(), geteuid()));
+	child("child", pid);
+	answer("peer", peer);
+}
+
 static int share(void *arg)
 {
 	*(int *)arg = (int)write(here, "shared", 6);
