@@ -238,6 +238,30 @@ static bool kernel_alone(const struct msghdr *m, int flags)
 	       exi_parts_total(m->msg_iov, m->msg_iovlen) <= 0;
 }
 
+/* How many bytes a look takes that keeps its pieces apart. */
+#define LOOK 16384
+
+/* A look begins again at its first piece when more has come, so it is made in
+ * one piece. */
+static __attribute__((noinline)) ssize_t look_beside(int fd,
+						     const struct msghdr *m,
+						     size_t bytes, int flags,
+						     struct exi_beside *beside)
+{
+	char buf[LOOK];
+	struct iovec one = { buf, bytes };
+	ssize_t ret = shim_get_beside(fd, &one, 1, bytes, flags, beside);
+	size_t left = ret > 0 ? (size_t)ret : 0;
+
+	for (const struct iovec *v = m->msg_iov; left; v++) {
+		size_t n = v->iov_len < left ? v->iov_len : left;
+
+		memcpy(v->iov_base, buf + (size_t)ret - left, n);
+		left -= n;
+	}
+	return ret;
+}
+
 static ssize_t get_message(int fd, struct msghdr *m, int flags)
 {
 	ssize_t ret = exi_parts_total(m->msg_iov, m->msg_iovlen);
@@ -246,7 +270,7 @@ static ssize_t get_message(int fd, struct msghdr *m, int flags)
 				     .flags = flags & MSG_CMSG_CLOEXEC };
 	uint32_t forked = exi_handed_forked_times();
 	struct exi_sock *sk;
-	bool more;
+	bool more, looks;
 
 	if (bad_name(m))
 		return -EINVAL;
@@ -254,13 +278,15 @@ static ssize_t get_message(int fd, struct msghdr *m, int flags)
 	flags = shim_io_flags(sk, flags);
 	if (exi_unlikely(flags & MSG_ERRQUEUE))
 		return shim_get_error(fd, m, flags);
-	/* Without room, too: the kernel reports what it cut off. A look in
-	 * several pieces goes another way. */
+	looks = (flags & MSG_PEEK) && m->msg_iovlen > 1;
+	/* Without room, too: the kernel reports what it cut off. */
 	more = m->msg_control && m->msg_controllen
 		       ? !kernel_alone(m, flags) && (!sk || sk->base->messages)
 		       : ret > 0 && sk && sk->base->messages &&
-				 !(flags & MSG_PEEK);
-	if (ret > 0 && exi_unlikely(more))
+				 (!looks || ret <= LOOK);
+	if (ret > 0 && more && exi_unlikely(looks))
+		ret = look_beside(fd, m, (size_t)ret, flags, &beside);
+	else if (ret > 0 && exi_unlikely(more))
 		ret = shim_get_beside(fd, m->msg_iov, m->msg_iovlen,
 				      (size_t)ret, flags, &beside);
 	else if (ret >= 0) /* one of nothing waits, too */

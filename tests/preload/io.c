@@ -371,6 +371,42 @@ ROW(io_recvmsg_peek_scatters)
 	get_now("recv", here, 64);
 }
 
+/* What comes beside the bytes has no room, and a look says so, too. */
+ROW(io_peek_tells_of_cut)
+{
+	char room[CMSG_SPACE(sizeof(int))] = { 0 }, one[4], two[16];
+	struct iovec v[] = { { (char[]){ "abcdef" }, 6 }, { two, 16 } };
+	struct msghdr m = { .msg_iov = v,
+			    .msg_iovlen = 1,
+			    .msg_control = room,
+			    .msg_controllen = sizeof(room) };
+	struct cmsghdr *c = CMSG_FIRSTHDR(&m);
+	struct mmsghdr mm[2];
+
+	pair();
+	*c = (struct cmsghdr){ CMSG_LEN(sizeof(int)), SOL_SOCKET, SCM_RIGHTS };
+	memcpy(CMSG_DATA(c), &(int){ 1 }, sizeof(int));
+	is("send", sendmsg(peer, &m, 0));
+	put_text(peer, "more");
+	settle(here, POLLIN);
+	m = (struct msghdr){ .msg_iov = v, .msg_iovlen = 2 };
+	v[0] = (struct iovec){ one, 4 };
+	is("two", recvmsg(here, &m, MSG_PEEK));
+	say("%s", m.msg_flags & MSG_CTRUNC ? "cut" : "whole");
+	got("first", 4, one);
+	got("second", 2, two);
+	v[0] = (struct iovec){ two, 16 };
+	m.msg_iovlen = 1;
+	is("one", recvmsg(here, &m, MSG_PEEK));
+	say("%s", m.msg_flags & MSG_CTRUNC ? "cut" : "whole");
+	mm[0].msg_hdr = mm[1].msg_hdr = m;
+	is("many", recvmmsg(here, mm, 2, MSG_PEEK, NULL));
+	say("%s", mm[1].msg_hdr.msg_flags & MSG_CTRUNC ? "cut" : "whole");
+	is("recv", recvmsg(here, &m, 0));
+	say("%s", m.msg_flags & MSG_CTRUNC ? "cut" : "whole");
+	get_now("rest", here, 16);
+}
+
 ROW(io_sendmmsg)
 {
 	struct iovec v[] = { { (char[]){ "one" }, 3 },
