@@ -111,12 +111,14 @@ void exi_hand_note(int fd, int by)
 
 /* The library waits for no lock of a file that came by a message, which its
  * sender may keep, before the program uses it: the user at the other end of
- * `by' need not be the sender's (socketpair(2) names who made it). */
+ * `by' need not be the sender's (socketpair(2) names who made it). What kind of
+ * socket it is takes no lock; it is asked first, because most files are
+ * none. */
 static void came(int fd, int by)
 {
 	uint32_t giver;
 
-	if (!exi_handed_by_ours(by) || exi_base_of(fd) != &exi_base_tcp) {
+	if (exi_base_of(fd) != &exi_base_tcp || !exi_handed_by_ours(by)) {
 		exi_surroundings_foreign(fd);
 		return;
 	}
