@@ -271,9 +271,11 @@ static bool is_last(const char *buf, ssize_t n)
 }
 
 /* Sends the messages with the counts of all TCP sockets, each as one packet to
- * `to'. For a socket's counts the kernel waits for the socket's lock, which a
- * thread of any user holds while it sleeps in a page fault of its send: then
- * this process cannot be killed, and no process waits for it. */
+ * `to', whose other end only the reader has: a send fails when the reader has
+ * ended, or waits no longer. For a socket's counts the kernel waits for the
+ * socket's lock, which a thread of any user holds while it sleeps in a page
+ * fault of its send: then this process cannot be killed, and no process waits
+ * for it. */
 static _Noreturn void tell_counts(int family, int to)
 {
 	static _Alignas(struct nlmsghdr) char buf[65536];
@@ -305,8 +307,10 @@ static int take_counts(struct stat_tcps *t, int family, uint64_t netns)
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
 		return -errno;
 	pid = fork();
-	if (!pid)
+	if (!pid) {
+		close(pair[0]);
 		tell_counts(family, pair[1]);
+	}
 	close(pair[1]);
 	setsockopt(pair[0], SOL_SOCKET, SO_RCVTIMEO, &patience,
 		   sizeof(patience));

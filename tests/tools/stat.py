@@ -529,6 +529,53 @@ def shared():
             os.close(fd)
 
 
+def children(pid):
+    with open('/proc/%d/task/%d/children' % (pid, pid)) as f:
+        return [int(n) for n in f.read().split()]
+
+
+def gone(pid):
+    try:
+        with open('/proc/%d/stat' % pid) as f:
+            return f.read().rpartition(')')[2].split()[0] == 'Z'
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+
+
+def asleep(pid):
+    with open('/proc/%d/stat' % pid) as f:
+        return f.read().rpartition(')')[2].split()[0] == 'S'
+
+
+def reader_killed():
+    """exs stat is killed while the process that asks for it has more to send than
+    the socket between them holds."""
+    with socket.create_server(('127.0.0.1', 0), backlog=4096) as listener:
+        socks = [socket.create_connection(listener.getsockname()) for _ in range(700)]
+        page = hand_made([socks[0].fileno()])
+        for _ in range(50):
+            p = subprocess.Popen([EXS, 'stat'], stdout=subprocess.DEVNULL,
+                                 stderr=subprocess.DEVNULL)
+            asker = []
+            while not asker and not gone(p.pid):
+                asker = children(p.pid)
+            p.send_signal(signal.SIGSTOP)
+            if asker:
+                wait_for('its messages are sent, or wait',
+                         lambda: gone(asker[0]) or asleep(asker[0]))
+            struck = asker and not gone(asker[0])
+            p.kill()
+            p.wait()
+            if struck:
+                break
+        check(struck, 'exs stat is stopped before it has read all')
+        if struck:
+            wait_for('the process that asked has ended', lambda: gone(asker[0]))
+        os.close(page)
+        for s in socks:
+            s.close()
+
+
 def main():
     server = program(SERVER)
     port = server.stdout.readline().strip()
@@ -547,6 +594,7 @@ def main():
     numbers()
     forged()
     shared()
+    reader_killed()
     return result()
 
 
