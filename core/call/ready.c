@@ -269,7 +269,7 @@ short exi_ready_told(struct exi_sock *sk, short revents)
 		return revents;
 	if (!atomic_load(&sh->gone) && sh->half[EXI_TX].mode == EXI_MODE_RING)
 		exi_link_tcp_event(sk);
-	if (!sk->base->ends_both)
+	if (!exi_sock_base(sk)->ends_both)
 		return revents;
 	/* Whoever noted that the peer is gone has this lock until it has noted,
 	 * too, whether the peer left bytes unread. */

@@ -636,7 +636,8 @@ int exi_link_share_locked(struct exi_sock *sk, int (*watch)(int fd, void *arg),
 bool exi_link_ended(struct exi_sock *sk, int fd)
 {
 	struct pollfd p[] = { { .fd = exi_ready_bell(sk, fd) },
-			      { .fd = sk->base->ends_both ? fd : -1 } };
+			      { .fd = exi_sock_base(sk)->ends_both ? fd
+								   : -1 } };
 
 	if (poll(p, 2, 0) <= 0)
 		return false;

@@ -409,8 +409,11 @@ static int sock_setup(struct exi_sock *sk, int fd, enum exi_role role,
 	enum exi_dir d;
 
 	EXI_TABLE_RESET(&sk->role, role);
-	sk->base = exi_config()->unix_streams && is_unix(fd) ? &exi_base_unix
-							     : &exi_base_tcp;
+	__atomic_store_n(&sk->base,
+			 exi_config()->unix_streams && is_unix(fd)
+				 ? &exi_base_unix
+				 : &exi_base_tcp,
+			 __ATOMIC_RELAXED);
 	sk->adopted = adopted;
 	EXI_TABLE_RESET(&sk->lingers, false);
 	EXI_TABLE_RESET(&sk->closing, false);

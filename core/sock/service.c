@@ -221,7 +221,7 @@ int exi_service_progress(struct exi_sock *sk, enum exi_dir dir)
 }
 
 /* What exi_service_later() asked for; the thread's own. */
-static void (*later)(void);
+static _Thread_local void (*later)(void);
 
 void exi_service_later(void (*fn)(void))
 {

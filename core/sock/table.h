@@ -477,6 +477,12 @@ static inline struct exi_shared *exi_sock_shared(const struct exi_sock *sk)
 	return __atomic_load_n(&sk->sh, __ATOMIC_RELAXED);
 }
 
+/* The kind of the stream, of such a socket. */
+static inline const struct exi_base *exi_sock_base(const struct exi_sock *sk)
+{
+	return __atomic_load_n(&sk->base, __ATOMIC_RELAXED);
+}
+
 /* Whether the socket is known by fd: its number, or a name. */
 static inline bool exi_sock_is(const struct exi_sock *sk, int fd)
 {

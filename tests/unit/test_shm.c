@@ -1067,7 +1067,7 @@ static void a_longer_record_than_a_sender_writes_is_refused(void)
 
 /* Before Linux 5.14. */
 static bool no_populate;
-static int madvised;
+static _Atomic int madvised;
 
 int madvise(void *at, size_t len, int advice)
 {
