@@ -2,7 +2,9 @@
 """What the tests of programs share: starting them, with and without the shim,
 waiting for them, and reading what they report."""
 
+import difflib
 import os
+import pprint
 import re
 import shutil
 import signal
@@ -148,8 +150,11 @@ class Shim:
 
 def check(shim, said, want):
     if said != want:
-        fail('%s: it says other things than without the shim:\n%.2000r\n'
-             '%.2000r' % (shim.name, said, want))
+        lines = difflib.unified_diff(pprint.pformat(want).splitlines(),
+                                     pprint.pformat(said).splitlines(),
+                                     'without the shim', 'with it', n=1)
+        fail('%s: it says other things than without the shim:\n%.4000s' %
+             (shim.name, '\n'.join(lines)))
 
 
 def both_ends(run, programs, both=Shim.on_fabric):
