@@ -159,16 +159,21 @@ HOOK int setns(int fd, int type)
 #define CLOSES_NS     10000000u
 #define CLOSES_NAP_NS 200000
 
-/* The real, the effective and the saved user. */
+/* The real, the effective and the saved user; with forks, of a process that may
+ * share connections. Others are not asked: a filter of the program may allow
+ * its own calls only. */
 struct users {
+	bool forks;
 	uid_t id[3];
 };
 
 static struct users users_now(void)
 {
-	struct users u = { { 0 } };
+	struct users u = { .forks = atomic_load(&exi_sock_forks) &&
+				    shim_ready() };
 
-	getresuid(&u.id[0], &u.id[1], &u.id[2]);
+	if (u.forks)
+		getresuid(&u.id[0], &u.id[1], &u.id[2]);
 	return u;
 }
 
@@ -223,7 +228,7 @@ static int user_over(const struct users *was, int ret)
 	struct users now;
 	int saved = errno;
 
-	if (ret || !atomic_load(&exi_sock_forks) || !shim_ready())
+	if (ret || !was->forks)
 		return ret;
 	now = users_now();
 	if (gave_up(was, &now)) {

@@ -406,8 +406,8 @@ static void meet(struct exi_sock *sk, int fd, enum cause cause)
 /* How long a download lasts before A meets, and before B looks for A, which is
  * later, so that A is there. A meeting costs both processes about as much as
  * the ring saves in this time, and a download of a few MB is over by then. In
- * exi_ticks(), of which there are a thousand or some more in a microsecond:
- * each call is here until then. */
+ * exi_ticks(), which are cheap to read, because each call reads them until
+ * then. */
 #define A_LASTS_TICKS 3000000u
 #define B_LASTS_TICKS 4500000u
 

@@ -102,6 +102,26 @@ ROW(confine_dup)
 	_exit(0);
 }
 
+/* Nor does what may give up a user. */
+ROW(confine_user)
+{
+	uid_t user = getuid();
+
+	with_bytes();
+	few();
+	is("filter", prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER,
+			   ONLY(SYS_read, SYS_write, SYS_exit_group, SYS_setuid,
+				SYS_setreuid, SYS_setresuid),
+			   0, 0));
+	is("setuid", setuid(user));
+	is("seteuid", seteuid(user));
+	is("setreuid", setreuid(user, user));
+	is("setresuid", setresuid(user, user, user));
+	is("by number", (int)syscall(SYS_setuid, user));
+	read_and_write();
+	_exit(0);
+}
+
 ROW(confine_filter_by_number)
 {
 	with_bytes();
