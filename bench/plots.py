@@ -28,6 +28,8 @@ STYLES = {
 SIZES = ('"1 B" 1, "8 B" 8, "64 B" 64, "1 KiB" 1024, "8 KiB" 8192, '
          '"64 KiB" 65536, "1 MiB" 1048576, "8 MiB" 8388608, '
          '"64 MiB" 67108864')
+FOUR = ((TCP, 'TCP'), (UNIX, 'UNIX socket'), (SHIM, 'TCP, under exs run'),
+        (BARE, 'bare cache line'))
 PARTS = (('p50', 0.5), ('p75', 0.75), ('p90', 0.9), ('p99', 0.99),
          ('p999', 0.999), ('p9999', 0.9999))
 
@@ -74,6 +76,33 @@ def script(series, title, x, y, extra, name, kind):
     return '\n'.join(text) + '\n'
 
 
+def bars(trips, name, kind):
+    """What README shows: four medians, with the lowest and the highest round."""
+    [kept] = [k for k in trips if k['x'] == 8]
+    rows = []
+    for i, (side, text) in enumerate(FOUR):
+        found = [v / 1e3 for v in values(kept, side, 'p50')]
+        rows.append('%d %.3g %.3g %.3g %d "%s"' % (
+            -i, median(found), min(found), max(found),
+            int(STYLES[side][0][1:], 16), text))
+    ends = 'set xrange [0:%g]' % (1.15 * max(float(r.split()[3])
+                                             for r in rows))
+    return '\n'.join([
+        'set terminal ' + TERMINALS[kind].replace('960,560', '640,300'),
+        "set output '%s.%s'" % (name, kind), 'set encoding utf8',
+        "set title 'Round trip of 8 bytes: median, lowest and highest round'",
+        "set xlabel 'microseconds'", 'unset key', 'set border 1',
+        'set xtics nomirror', 'set style fill solid', ends,
+        'set yrange [%g:0.6]' % (0.4 - len(rows)),
+        '$d << end', *rows, 'end',
+        'set grid xtics lt 1 lc rgb "#d0d0d0" lw 0.5', 'unset ytics',
+        'set ytics scale 0 (%s)' % ', '.join(
+            '"%s" %d' % (text, -i) for i, (_, text) in enumerate(FOUR)),
+        'plot $d using (0):1:(0):2:($1-0.3):($1+0.3):5 with boxxyerror '
+        "lc rgb variable, '' using 2:1:3:4 with xerrorbars pt 0 lw 1.5 "
+        "lc rgb '#000000', '' using 4:1:2 with labels left offset 1,0"]) + '\n'
+
+
 def plots(kept):
     """Name, series, title, axes, and what else gnuplot is given."""
     trips, streams = of_group(kept, 'round trip'), of_group(kept, 'stream')
@@ -110,21 +139,34 @@ def name_it(path, title):
         f.write(text)
 
 
+def has_four(trips):
+    return any(k['x'] == 8 and all(values(k, side, 'p50') for side, _ in FOUR)
+               for k in trips)
+
+
+def gnuplot(text, folder):
+    r = subprocess.run(['gnuplot', '-'], text=True, cwd=folder, input=text,
+                       capture_output=True,
+                       env={**os.environ, 'LC_ALL': 'C.UTF-8'})
+    if r.returncode:
+        raise Failed('gnuplot: %s' % r.stderr)
+
+
 def draw(kept, folder):
     """The names of those that have lines."""
     need('gnuplot')
     os.makedirs(folder, exist_ok=True)
     drawn = []
+    trips = of_group(kept, 'round trip')
     for name, series, *rest in plots(kept):
-        if not series:
-            continue
+        if series:
+            for kind in TERMINALS:
+                gnuplot(script(series, *rest, name, kind), folder)
+            name_it(os.path.join(folder, name + '.svg'), rest[0])
+            drawn.append(name)
+    if has_four(trips):
         for kind in TERMINALS:
-            r = subprocess.run(['gnuplot', '-'], text=True, cwd=folder,
-                               input=script(series, *rest, name, kind),
-                               capture_output=True,
-                               env={**os.environ, 'LC_ALL': 'C.UTF-8'})
-            if r.returncode:
-                raise Failed('gnuplot: %s' % r.stderr)
-        name_it(os.path.join(folder, name + '.svg'), rest[0])
-        drawn.append(name)
+            gnuplot(bars(trips, 'roundtrip', kind), folder)
+        name_it(os.path.join(folder, 'roundtrip.svg'), 'Round trip of 8 bytes')
+        drawn.append('roundtrip')
     return drawn

@@ -7,10 +7,12 @@ bench.py BENCH BUILD
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
 import time
+from xml.dom import minidom
 
 sys.path.append(os.path.join(sys.argv[1], "../scripts"))
 import stuck  # noqa: E402
@@ -104,6 +106,26 @@ def calls_are_compared_with_synchronous_ones():
     check(head.replace(" ", "") == shown.replace(" ", ""), f"{head} is not {shown}")
 
 
+def readme_has_four_sides(file, folder):
+    """Its plot; gnuplot draws it where gnuplot is installed."""
+    sys.path.insert(0, sys.argv[1])  # before this file, which is called bench, too
+    import plots
+    import results
+    trips = results.of_group(results.Results(file), "round trip")
+    check(plots.has_four(trips), trips)
+    text = plots.bars(trips, "roundtrip", "svg")
+    rows = text.split("$d << end\n")[1].split("\nend\n")[0].split("\n")
+    check([row.split('"')[1] for row in rows] ==
+          ["TCP", "UNIX socket", "TCP, under exs run", "bare cache line"], text)
+    for row in rows:
+        median, least, most = map(float, row.split()[1:4])
+        check(0 < least <= median <= most, row)
+    if shutil.which("gnuplot"):
+        run("compare", "--continue", file, "--show", "--plots", folder)
+        for name in ("roundtrip", "distribution"):
+            minidom.parse(os.path.join(folder, name + ".svg"))
+
+
 def rows(page, section):
     """The names of the rows of a section's tables."""
     text = re.search(rf"<!-- compare: {section} -->(.*?)<!-- end -->", page, re.S).group(1)
@@ -127,6 +149,7 @@ def sides_are_compared_round_by_round():
             check(len(case["lines"]) == 1 and len(case["lines"][0]) == 2 and
                   all(line > 0 for line in case["lines"][0]), (name, case))
         marks_rounds_whose_line_changed(file, first)
+        readme_has_four_sides(file, folder)
         with open(page, "w", encoding="utf-8") as f:
             f.write("a\n<!-- compare: round trip -->\nold\n<!-- end -->\nz\n")
         text = run("compare", "--continue", file, "--show", "--page", page)
