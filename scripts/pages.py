@@ -202,7 +202,9 @@ class Markdown:
         def cells(line, tag):
             parts = re.split(r"(?<!\\)\|", line.strip().strip("|"))
             return "<tr>" + "".join(
-                f"<{tag}>{self.inline(p.strip().replace(chr(92) + '|', '|'))}</{tag}>"
+                # A line does not end within a number such as 18 800.
+                f"<{tag}>" + re.sub(r"(?<=\d) (?=\d{3}(?!\d))", "\N{NO-BREAK SPACE}",
+                                    self.inline(p.strip().replace("\\|", "|"))) + f"</{tag}>"
                 for p in parts) + "</tr>"
 
         head = cells(lines[0], "th") if re.sub(r"[|\s]", "", lines[0]) else ""
@@ -263,6 +265,8 @@ class Site:
             body = re.sub(r'href="([\w.+-]+\.\d\w*)\.html"', lambda m:
                           f'href="{urls[m[1] + ".html"]}"' if m[1] + ".html" in urls
                           else f'href="{ELSEWHERE}{m[1]}"', body)
+            body = re.sub(r"<table(?! class=.(?:head|foot|Nm)).*?</table>",
+                          r'<div class="wide">\g<0></div>', body, flags=re.S)
             name, section = os.path.basename(page).rsplit(".", 1)
             with open(page, encoding="utf-8") as f:
                 what = re.search(r"^\.Nd (.*)", f.read(), re.M)[1]
