@@ -10,7 +10,6 @@ import json
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -18,6 +17,7 @@ import time
 
 sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)),
                              '../scripts'))
+from ports import free_port  # noqa: E402, F401
 import stuck  # noqa: E402
 
 HOST = '127.0.0.1'
@@ -242,12 +242,35 @@ class Pair:
             s.wait()
 
     def perf(self, *args):
-        port = str(free_port())
-        said = self.talk(
-            [self.bench.exs, 'perf', '--server', '--once', '--port', port],
-            [self.bench.exs, 'perf', self.address, '--port', port, '--json',
-             '--seconds', str(self.bench.seconds), *args])
-        return json.loads(said)
+        """The server chooses its port: a free one that is chosen for it may be
+        another process's when it listens."""
+        command = [self.bench.exs, 'perf', '--server', '--once']
+        with subprocess.Popen(command, stdin=subprocess.DEVNULL, env=self.env,
+                              stdout=subprocess.PIPE, text=True,
+                              stderr=subprocess.STDOUT) as s:
+            try:
+                line = s.stdout.readline()
+                if not line.startswith('listening on port '):
+                    raise Failed('%s: %s' % (' '.join(command), line))
+                client = [self.bench.exs, 'perf', self.address, '--port',
+                          line.split()[-1], '--json', '--seconds',
+                          str(self.bench.seconds), *args]
+                return json.loads(self.answer_of(client))
+            finally:
+                s.terminate()
+
+    def answer_of(self, client):
+        limit = 30 + 10 * self.bench.seconds
+        try:
+            c = stuck.run(client, limit, stdin=subprocess.DEVNULL, text=True,
+                          env=self.env)
+        except stuck.Stuck as e:
+            raise Failed('%s: no end\n%s' % (' '.join(client),
+                                             e.where)) from None
+        if c.returncode:
+            raise Failed('%s: status %d\n%s' % (
+                ' '.join(client), c.returncode, (c.stdout + c.stderr)[-500:]))
+        return c.stdout
 
     def on(self, fabric, r):
         if r['fabric'] != fabric:
@@ -271,12 +294,6 @@ def listens(port):
             if any(re.search(r':%04X 0+:0000 0A' % port, line) for line in f):
                 return True
     return False
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind((HOST, 0))
-        return s.getsockname()[1]
 
 
 # --- turns -------------------------------------------------------------------

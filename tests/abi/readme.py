@@ -16,6 +16,8 @@ import threading
 import time
 
 SOURCE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../..")
+sys.path.append(os.path.join(SOURCE, "scripts"))
+from ports import free_port  # noqa: E402
 SIZE = 1 << 30
 TIMEOUT = 60
 
@@ -61,11 +63,6 @@ class Sink(threading.Thread):
                 return
 
 
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as s:
-        return str(s.getsockname()[1])
-
-
 def await_listener(port, at="0100007F"):
     entry = f" {at}:{int(port):04X} 00000000:0000 0A "
     end = time.monotonic() + TIMEOUT
@@ -82,7 +79,7 @@ def shell(command, **kw):
 
 
 def to_receiver(receiver, run, env):
-    port = free_port()
+    port = str(free_port())
     with subprocess.Popen("exec " + receiver.replace("7000", port), shell=True,
                           env=env, stdin=subprocess.DEVNULL) as r:
         try:
@@ -112,7 +109,7 @@ def first_commands(text, env):
         sys.exit("README.md has not the first commands")
     if not shutil.which("redis-server") or not shutil.which("redis-benchmark"):
         return
-    port = free_port()
+    port = str(free_port())
     server, client = (c.replace("7379", port) for c in found.groups())
     with subprocess.Popen("exec " + server, shell=True, env=env,
                           stdout=subprocess.DEVNULL) as s:

@@ -8,13 +8,13 @@ import pprint
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.append(os.path.join(HERE, '../../scripts'))
+from ports import free_port  # noqa: E402, F401
 import stuck  # noqa: E402
 
 TIMEOUT = 100
@@ -45,12 +45,6 @@ def sbin(name):
     """A program that may be where only root's PATH has it."""
     path = shutil.which(name) or shutil.which(name, path='/usr/sbin:/sbin')
     return path or skip('%s is not installed' % name)
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind((HOST, 0))
-        return s.getsockname()[1]
 
 
 def until(what, condition, timeout=TIMEOUT):
