@@ -229,7 +229,10 @@ static void wake_tx(struct exi_waiter *w)
 	wake(exi_container(w, struct item, waiter[EXI_TX]), EXI_TX);
 }
 
-void shim_epoll_bell(struct exi_sock *sk, int fd, uint32_t events)
+/* Makes an edge of the events for each item, or for those that were not
+ * reported `*came`, the bytes that have come. */
+static void ring(struct exi_sock *sk, int fd, uint32_t events,
+		 const uint64_t *came)
 {
 	struct exi_waiter *w, *next;
 	struct exi_shared *sh;
@@ -243,11 +246,33 @@ void shim_epoll_bell(struct exi_sock *sk, int fd, uint32_t events)
 		if (w->wake != wake_rx)
 			continue;
 		exi_lock(&it->set->lock);
-		it->rung |= events;
+		if (!came || ((it->events & EPOLLET) && it->arrived != *came))
+			it->rung |= events;
 		exi_unlock(&it->set->lock);
 		wake_rx(w);
 	}
 	exi_half_unlock(&sh->half[EXI_RX]);
+}
+
+void shim_epoll_bell(struct exi_sock *sk, int fd, uint32_t events)
+{
+	ring(sk, fd, events, NULL);
+}
+
+void shim_epoll_hides(struct exi_sock *sk, int fd)
+{
+	int unread;
+	uint64_t came;
+
+	if (!sk->waiters[EXI_RX])
+		return;
+	unread = exi_ready_unread(sk, fd);
+	if (unread <= 0)
+		return;
+	came = __atomic_load_n(&exi_sock_shared(sk)->half[EXI_RX].bytes,
+			       __ATOMIC_RELAXED) +
+	       (uint64_t)unread;
+	ring(sk, fd, RX_EVENTS, &came);
 }
 
 /* Whether the item's own number still belongs to its connection. */

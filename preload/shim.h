@@ -143,6 +143,9 @@ void shim_epoll_forget(struct exi_sock *sk, int fd);
 /* Makes an edge for the epoll sets that ask for one of the events, even if no
  * event has come. */
 void shim_epoll_bell(struct exi_sock *sk, int fd, uint32_t events);
+/* Called before a higher SO_RCVLOWAT may hide bytes that have come: their edge
+ * stays, and reports whatever else an item asks for. */
+void shim_epoll_hides(struct exi_sock *sk, int fd);
 /* Called when a descriptor that may be an epoll set was closed. */
 void shim_epoll_closed(int fd);
 /* Whether fd is an epoll set with connections in it. */

@@ -263,6 +263,9 @@ HOOK int setsockopt(int fd, int level, int name, const void *val, socklen_t len)
 	ret = sk ? exi_keepalive_set(sk, fd, level, name, val, len) : 1;
 	if (ret <= 0)
 		return (int)shim_result(ret);
+	if (sk && level == SOL_SOCKET && name == SO_RCVLOWAT &&
+	    sk->base->lowat_polled)
+		shim_epoll_hides(sk, fd);
 	ret = native.setsockopt(fd, level, name, val, len);
 	if (!sk || ret < 0 || level != SOL_SOCKET)
 		return ret;

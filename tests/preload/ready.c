@@ -1195,6 +1195,22 @@ ROW(epoll_lowat_set_edge_out)
 	lowat_set(EPOLLOUT | EPOLLET);
 }
 
+/* The arrival of bytes that a higher mark hides is still an edge. */
+ROW(epoll_lowat_hides)
+{
+	a_set(EPOLLIN | EPOLLWRNORM | EPOLLET);
+	wait_said("first", set, 4, 0);
+	put_text(peer, "hello");
+	poll_one("come", here, POLLIN, 2000);
+	set_lowat(262);
+	wait_said("hidden", set, 4, 60);
+	wait_said("again", set, 4, 60);
+	set_lowat(300);
+	wait_said("higher", set, 4, 60);
+	get_now("recv", here, 5);
+	wait_said("taken", set, 4, 60);
+}
+
 static void lower(void)
 {
 	setsockopt(here, SOL_SOCKET, SO_RCVLOWAT, &(int){ 1 }, sizeof(int));
