@@ -7,7 +7,6 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <netinet/in.h>
-#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -381,34 +380,20 @@ static void put_group(struct text *t, const struct group *g)
 	    (unsigned long long)g->bells, g->bells == 1 ? "" : "s");
 }
 
-/* Writes the report: 0, or -errno. A reader that is gone is no error, and must
- * not change how the process ends. */
-static int write_unheard(int fd, const char *text, int n)
+/* Writes the report: 0, or -errno. A reader that is gone is no error. */
+static int write_report(int fd, const char *text, int n)
 {
-	const struct timespec none = { 0 };
-	sigset_t pipe, old, pending;
-	ssize_t done;
-	int err = 0;
+	ssize_t done = exi_log_put(fd, text, (size_t)n, 0);
 
-	sigemptyset(&pipe);
-	sigaddset(&pipe, SIGPIPE);
-	pthread_sigmask(SIG_BLOCK, &pipe, &old);
-	sigpending(&pending);
-	done = native.write(fd, text, (size_t)n);
-	if (done < 0)
-		err = -errno;
-	if (err == -EPIPE && !sigismember(&pending, SIGPIPE))
-		sigtimedwait(&pipe, NULL, &none);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	if (err == -EPIPE)
+	if (done == -EPIPE || done == n)
 		return 0;
-	return done < 0 || done == n ? err : -ENOSPC;
+	return done < 0 ? (int)done : -ENOSPC;
 }
 
 static void tell(const char *text, int n)
 {
 	int fd = strcmp(path, "-") ? exi_log_open(path, 0666) : stderr_fd;
-	int err = fd < 0 ? fd : write_unheard(fd, text, n);
+	int err = fd < 0 ? fd : write_report(fd, text, n);
 
 	if (err && exi_config()->log_level >= EXI_LOG_WARN)
 		exi_log_write(EXI_LOG_WARN,

@@ -13,6 +13,8 @@
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <poll.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -24,6 +26,7 @@
 #include <sys/stat.h>
 #include <sys/types.h>
 #include <sys/uio.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "core/base/fds.h"
@@ -75,8 +78,36 @@ static void expand_path(char *buf, size_t len, pid_t pid)
 	buf[n] = '\0';
 }
 
-/* Whether writing a line would neither wait nor meet a pipe without a reader,
- * which would raise SIGPIPE. */
+ssize_t exi_log_put(int fd, const char *text, size_t n, int flags)
+{
+	struct iovec v = { .iov_base = (void *)(uintptr_t)text, .iov_len = n };
+	const struct timespec none = { 0 };
+	sigset_t mine, old, pending;
+	ssize_t done;
+
+	/* The kernel sends both to the thread that writes. One that was pending
+	 * before is the program's own. */
+	sigemptyset(&mine);
+	sigaddset(&mine, SIGPIPE);
+	sigaddset(&mine, SIGXFSZ);
+	pthread_sigmask(SIG_BLOCK, &mine, &old);
+	sigpending(&pending);
+	done = pwritev2(fd, &v, 1, -1, flags);
+	if (done < 0) {
+		int sig = errno == EPIPE ? SIGPIPE : SIGXFSZ;
+
+		done = -errno;
+		sigemptyset(&mine);
+		sigaddset(&mine, sig);
+		if ((done == -EPIPE || done == -EFBIG) &&
+		    !sigismember(&pending, sig))
+			sigtimedwait(&mine, NULL, &none);
+	}
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	return done;
+}
+
+/* Whether writing a line would not wait. */
 static bool has_room(void)
 {
 	struct pollfd p = { .fd = STDERR_FILENO, .events = POLLOUT };
@@ -90,13 +121,9 @@ static bool has_room(void)
  * file may not. */
 static void write_at_once(const char *line, size_t len)
 {
-	struct iovec v = { .iov_base = (void *)(uintptr_t)line,
-			   .iov_len = len };
-
-	if (!has_room() || pwritev2(STDERR_FILENO, &v, 1, -1, RWF_NOWAIT) >= 0)
-		return;
-	if (has_room() && write(STDERR_FILENO, line, len) < 0)
-		return;
+	if (has_room() &&
+	    exi_log_put(STDERR_FILENO, line, len, RWF_NOWAIT) < 0 && has_room())
+		exi_log_put(STDERR_FILENO, line, len, 0);
 }
 
 static void say_on_stderr(const char *line, size_t len)
@@ -313,9 +340,7 @@ void exi_log_write(int level, const char *fmt, ...)
 	len = format_line(line, pid, level, fmt, ap);
 	va_end(ap);
 	fd = sink_fd(pid);
-	if (fd < 0)
-		say_on_stderr(line, len);
-	else if (write(fd, line, len) < 0)
+	if (fd < 0 || exi_log_put(fd, line, len, 0) < 0)
 		say_on_stderr(line, len);
 	errno = err;
 }

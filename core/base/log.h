@@ -5,6 +5,9 @@
 #ifndef EXI_CORE_BASE_LOG_H
 #define EXI_CORE_BASE_LOG_H
 
+#include <stddef.h>
+#include <sys/types.h>
+
 #include "core/base/util.h"
 
 enum exi_log_level {
@@ -34,8 +37,13 @@ void exi_log_file(const char *path);
 EXI_SHIM int exi_log_open(const char *path, unsigned int mode);
 EXI_SHIM const char *exi_log_why(int err);
 
-/* Writes a line by one write(2), so that lines of processes do not mix. Keeps
- * errno. */
+/* Writes to a file that the user named by one call with these flags of
+ * pwritev2(2), so that lines of processes do not mix. The call raises no signal
+ * in the program: neither SIGPIPE (a pipe or FIFO without a reader) nor SIGXFSZ
+ * (a file at RLIMIT_FSIZE). Returns how many bytes were written, or -errno. */
+EXI_SHIM ssize_t exi_log_put(int fd, const char *text, size_t n, int flags);
+
+/* Writes a line by one call. Keeps errno. */
 EXI_SHIM __attribute__((format(printf, 2, 3))) void
 exi_log_write(int level, const char *fmt, ...);
 

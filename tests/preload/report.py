@@ -107,6 +107,7 @@ def fifo_and_link(behave, exs, row):
 TALK = """
 import signal, socket
 signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
 server = socket.create_server(('127.0.0.1', 0))
 a = socket.create_connection(server.getsockname())
 b = server.accept()[0]
@@ -160,6 +161,17 @@ def unheard(exs, *args, **env):
                           stderr=w, env=os.environ | env)
     os.close(w)
     return done.returncode
+
+
+def limited(exs, where):
+    """How a program ends that may write to no file, nor may the library."""
+    with tempfile.NamedTemporaryFile() as f:
+        args = ['--report=' + f.name] if where == 'report' else []
+        env = {'EXS_LOG': 'trace', 'EXS_LOG_FILE': f.name if where == 'log' else ''}
+        return subprocess.run(
+            [exs, 'run', *args, 'prlimit', '--fsize=0:0', sys.executable, '-c', TALK],
+            stderr=f if where == 'stderr' else subprocess.DEVNULL,
+            env=os.environ | env).returncode
 
 
 def unread(exs):
@@ -285,6 +297,11 @@ def main():
                       ('no more', unread(exs))):
         if seen != 3:
             print('a log that is read by %s: the program ends: %s' % (how, seen))
+            good = False
+    for where in 'report', 'log', 'stderr':
+        seen = limited(exs, where)
+        if seen != 3:
+            print(f'{where}, where no file may grow: the program ends: {seen}')
             good = False
     for name in 'SIGTERM', 'SIGINT', 'SIGHUP':
         # Whoever started this may ignore it, as nohup(1) does.
