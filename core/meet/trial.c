@@ -9,6 +9,7 @@
 #include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <sys/epoll.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/types.h>
@@ -162,6 +163,13 @@ static int try_descriptors(void)
 	return exi_fd_room(8) ? 0 : -EMFILE;
 }
 
+static int try_epoll(void)
+{
+	int fd = epoll_create1(EPOLL_CLOEXEC);
+
+	return fd < 0 ? -errno : close_and(fd, 0);
+}
+
 static int try_proc(void)
 {
 	int fd = open("/proc/thread-self/status", O_RDONLY | O_CLOEXEC);
@@ -196,6 +204,7 @@ static const struct {
 	  "ulimit -u, or TasksMax=, must allow one more thread" },
 	{ "descriptors", try_descriptors, true,
 	  "ulimit -n, or LimitNOFILE=, must be 32 or more" },
+	{ "epoll", try_epoll, true, "epoll_create1 must be allowed (seccomp)" },
 	{ "futex_waitv", try_waitv, false,
 	  "Linux before 5.16, or seccomp: messages wake sleeping threads, "
 	  "which takes longer" },

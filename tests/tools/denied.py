@@ -134,7 +134,8 @@ def info_is_right(exs, deny):
     good = True
     for what, step, word in (('netlink', 'sock_diag', 'AF_NETLINK'),
                              ('unix', 'UNIX sockets', 'AF_UNIX'),
-                             ('memfd', 'shared memory', 'memfd_create')):
+                             ('memfd', 'shared memory', 'memfd_create'),
+                             ('epoll', 'epoll', 'epoll_create1')):
         failed, usable, why = trials(exs, deny, what)
         if failed != [step] or usable or word not in why:
             print(f'info without {what}: {failed}, {usable}, {why}')

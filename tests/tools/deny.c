@@ -25,6 +25,7 @@ static const struct {
 	{ "netlink-eperm", SYS_socket, AF_NETLINK, EPERM },
 	{ "unix", SYS_socket, AF_UNIX, EAFNOSUPPORT },
 	{ "unix-eperm", SYS_socket, AF_UNIX, EPERM },
+	{ "epoll", SYS_epoll_create1, ANY, EPERM },
 	{ "memfd", SYS_memfd_create, ANY, EPERM },
 	{ "io-uring", SYS_io_uring_setup, ANY, EPERM },
 };
