@@ -368,16 +368,21 @@ static void put(struct text *t, const char *fmt, ...)
 		t->n += n < room ? n : room - 1;
 }
 
+static const char *plural(uint64_t n)
+{
+	return n == 1 ? "" : "s";
+}
+
 static void put_group(struct text *t, const struct group *g)
 {
-	put(t, "  %s: %u connection%s", g->peer, g->n, g->n == 1 ? "" : "s");
+	put(t, "  %s: %u connection%s", g->peer, g->n, plural(g->n));
 	if (g->fabric[0])
 		put(t, ", %s", g->fabric);
 	if (g->fabric[0] && g->reason != EXS_X_REASON_NONE)
 		put(t, " (%s)", exs_x_reason_name(g->reason));
 	put(t, ", %llu bytes in, %llu out, %llu bell%s\n",
 	    (unsigned long long)g->in, (unsigned long long)g->out,
-	    (unsigned long long)g->bells, g->bells == 1 ? "" : "s");
+	    (unsigned long long)g->bells, plural(g->bells));
 }
 
 /* Writes the report: 0, or -errno. A reader that is gone is no error. */
@@ -427,12 +432,13 @@ void shim_report_target(const char *program, const char *why)
 static void put_tally(struct text *t, const struct tally *of)
 {
 	put(t,
-	    "exs run: %s[%d]: %u connections on a fabric, %llu of %llu bytes, "
-	    "%llu bells",
+	    "exs run: %s[%d]: %u connection%s on a fabric, %llu of %llu bytes, "
+	    "%llu bell%s",
 	    name, (int)getpid(), of->total.on_fabric,
+	    plural(of->total.on_fabric),
 	    (unsigned long long)of->total.fabric_bytes,
 	    (unsigned long long)of->total.bytes,
-	    (unsigned long long)of->total.bells);
+	    (unsigned long long)of->total.bells, plural(of->total.bells));
 	for (int r = 0; r < EXS_X_REASON_MAX_; r++)
 		if (of->total.by_reason[r])
 			put(t, "; %u on TCP (%s)", of->total.by_reason[r],

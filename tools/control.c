@@ -418,15 +418,16 @@ int tool_downgrade(int argc, char **argv)
 	ret = await_move(w.pid, what.fd, &left);
 	if (ret)
 		return tool_fail(
-			"%" PRId64 " connections of process %d were "
-			"asked to move, but the page that says whether "
-			"they are on TCP cannot be read: %s",
-			n, (int)w.pid, strerrordesc_np(-ret));
+			"process %d was asked to move %" PRId64 " connection%s"
+			", but its page, which shows what is on TCP, cannot "
+			"be read: %s",
+			(int)w.pid, n, n == 1 ? "" : "s",
+			strerrordesc_np(-ret));
 	if (left)
-		return tool_fail("%zu of %" PRId64 " connections are not on "
-				 "TCP yet: a peer does not answer; they move "
-				 "when it does",
-				 left, n);
+		return tool_fail("not on TCP yet: %zu of %" PRId64
+				 " connection%s; a peer does not answer, and "
+				 "the move completes when it does",
+				 left, n, n == 1 ? "" : "s");
 	printf("%" PRId64 " connection%s moved to TCP; exs upgrade %d lets "
 	       "%s go again\n",
 	       n, n == 1 ? "" : "s", (int)w.pid, n == 1 ? "it" : "them");

@@ -425,9 +425,9 @@ static void print_all(const struct perf_compare *c, const struct table *t,
 		puts("-:        " PERF_TOO_SHORT);
 	puts("exs run:  plain calls of a program that knows nothing of libexs");
 	if (c->idle)
-		printf("idle:     with %" PRIu64 " further connections in the "
+		printf("idle:     with %" PRIu64 " further connection%s in the "
 		       "server's set\n",
-		       c->idle);
+		       c->idle, c->idle == 1 ? "" : "s");
 	perf_host_print(others);
 }
 

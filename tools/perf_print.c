@@ -47,7 +47,8 @@ static void print_head(const struct perf_result *r)
 	if (p->depth > 1)
 		printf(", depth %" PRIu64, p->depth);
 	if (p->receives)
-		printf(", %" PRIu64 " receives", p->receives);
+		printf(", %" PRIu64 " receive%s", p->receives,
+		       p->receives == 1 ? "" : "s");
 	if (p->connections > 1)
 		printf(", %" PRIu64 " connections", p->connections);
 	if (p->idle)

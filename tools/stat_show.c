@@ -291,13 +291,15 @@ void stat_show(const struct stat_view *v, const struct stat_style *how)
 		const struct stat_process *p = v->processes[i];
 
 		if (p->wanted && p->unlisted)
-			printf("%s/%d has %u connections that its page has no "
+			printf("%s/%d has %u connection%s that its page has no "
 			       "room for\n",
-			       p->name, (int)p->pid, p->unlisted);
+			       p->name, (int)p->pid, p->unlisted,
+			       p->unlisted == 1 ? "" : "s");
 		if (p->wanted && p->unread)
-			printf("%s/%d has %u connections that changed while "
-			       "they were read\n",
-			       p->name, (int)p->pid, p->unread);
+			printf("%s/%d has %u connection%s that changed during "
+			       "the read\n",
+			       p->name, (int)p->pid, p->unread,
+			       p->unread == 1 ? "" : "s");
 	}
 }
 

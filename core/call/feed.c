@@ -261,9 +261,11 @@ static void rest_locked(void)
 	}
 	err = n_feeds ? exi_feeder_start(&w) : 0;
 	if (err)
-		exi_error("no process can be started that passes on what %zu "
-			  "peers left unread (%s); their connections are reset",
-			  n_feeds, strerrordesc_np(-err));
+		exi_error("no process can be started that passes on what "
+			  "%zu peer%s left unread (%s); the connections are "
+			  "reset",
+			  n_feeds, n_feeds == 1 ? "" : "s",
+			  strerrordesc_np(-err));
 	end_all_locked();
 }
 

@@ -118,7 +118,7 @@ class Shim:
 
     def moved(self, program):
         """At least one connection of the program was on a fabric."""
-        moved = r'\]: [1-9]\d* connections on a fabric, [1-9]'
+        moved = r'\]: [1-9]\d* connections? on a fabric, [1-9]'
         return any(re.search(moved, line) for line in self.lines(program))
 
     def on_fabric(self, program):

@@ -71,7 +71,7 @@ def node_cluster():
         if run(server, client) != want:
             fail('it says other things than without the shim')
     # The client, and both that serve; not the one that accepts.
-    if sum(bool(re.search(r': [1-8] connections on a fabric, [1-9]', line))
+    if sum(bool(re.search(r': [1-8] connections? on a fabric, [1-9]', line))
            for line in both.lines('node')) != 3:
         both.complain('node', 'was not on a fabric in three processes')
 

@@ -143,7 +143,7 @@ def nginx_upgrade():
     run(shim.command, shim.command)
     shim.on_fabric('curl')
     # The one worker of each binary.
-    if sum(bool(re.search(r': [1-9]\d* connections on a fabric, [1-9]', line))
+    if sum(bool(re.search(r': [1-9]\d* connections? on a fabric, [1-9]', line))
            for line in shim.lines('nginx')) != 2:
         shim.complain('nginx', 'was not on a fabric in two processes')
 
@@ -211,7 +211,7 @@ def haproxy_reload():
     for program in 'nginx', 'curl', 'wrk':
         shim.on_fabric(program)
     # The workers; the master has no connections.
-    if sum(bool(re.search(r': [1-9]\d* connections on a fabric, [1-9]', line))
+    if sum(bool(re.search(r': [1-9]\d* connections? on a fabric, [1-9]', line))
            for line in shim.lines('haproxy')) != 2:
         shim.complain('haproxy', 'was not on a fabric in two processes')
 

@@ -191,7 +191,7 @@ def shim_is_used(behave, exs, way, row, share):
     """The report of one row says where its connection was, and stayed."""
     with tempfile.NamedTemporaryFile('r') as f:
         run(behave, exs, way, KIND + [row], f.name)
-        found = re.search(r'(\d+) connections on a fabric, (\d+) of (\d+)',
+        found = re.search(r'(\d+) connections? on a fabric, (\d+) of (\d+)',
                           f.read())
     n, there, of = (int(g) for g in found.groups()) if found else (0, 0, 0)
     wanted = 0 if way == 'tcp' else 2

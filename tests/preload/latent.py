@@ -24,7 +24,7 @@ def run(latent, exs, env):
     if done.returncode:
         sys.exit('%s, seed %d: it ends with %d' % (env, seed, done.returncode))
     # Forked children report what they have, too: theirs is nothing.
-    there = sum(int(n) for n in re.findall(r'(\d+) connections on a fabric',
+    there = sum(int(n) for n in re.findall(r'(\d+) connections? on a fabric',
                                            text))
     early = sum(int(n) for n in re.findall(r'(\d+) on TCP \(undecided\)',
                                            text))

@@ -273,7 +273,7 @@ def main():
         for upgrade, before in ('auto', ()), ('connect', alone):
             texts, said = t.run({'EXS_UPGRADE': upgrade}, {'EXS_UPGRADE': upgrade},
                                 lasts='shm', before=before)
-            check('with the key', all('1 connections on a fabric' in x and ', shm' in x
+            check('with the key', all('1 connection on a fabric' in x and ', shm' in x
                                       for x in texts), *texts, said)
             check('names', not os.listdir(meet), os.listdir(meet))
 

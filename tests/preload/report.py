@@ -10,8 +10,8 @@ import subprocess
 import sys
 import tempfile
 
-LINE = re.compile(r'exs run: behave\[(\d+)\]: (\d+) connections on a fabric, '
-                  r'(\d+) of (\d+) bytes, \d+ bells((?:; \d+ on TCP '
+LINE = re.compile(r'exs run: behave\[(\d+)\]: (\d+) connections? on a fabric, '
+                  r'(\d+) of (\d+) bytes, \d+ bells?((?:; \d+ on TCP '
                   r'\([a-z-]+\))*)$')
 
 # How many connections each process of a row reports, sorted. An end counts where it

@@ -180,8 +180,8 @@ def logs(client, log):
     check(tool('log', client.pid, 'loud')[0] == 2, 'no such level')
 
 
-REPORT = re.compile(r'exs run: (.*)\[(\d+)\]: (\d+) connections on a fabric, '
-                    r'(\d+) of (\d+) bytes, \d+ bells((?:; \d+ on TCP \([a-z-]+\))*)\n')
+REPORT = re.compile(r'exs run: (.*)\[(\d+)\]: (\d+) connections? on a fabric, '
+                    r'(\d+) of (\d+) bytes, \d+ bells?((?:; \d+ on TCP \([a-z-]+\))*)\n')
 
 
 def report(pid):
