@@ -154,7 +154,7 @@ const struct exi_config_setting exi_config_settings[] = {
 		.accepts = "on or off",
 		.help = "Whether UNIX stream sockets of programs under exs run "
 			"move to shared memory.",
-		.fallback = "off",
+		.fallback = "on",
 		.parse = exi_setting_parse_switch,
 		.print = exi_setting_print_switch,
 		AT(unix_streams),

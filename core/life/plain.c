@@ -39,6 +39,9 @@ int exi_adopt(int fd)
 	if (getpeername(fd, (struct sockaddr *)&peer, &len) < 0)
 		return -errno;
 	ret = sk->base->forbidden(fd);
+	/* Which end of a UNIX connection it is shows only as it begins. */
+	if (!ret && sk->base == &exi_base_unix && sk->role == EXI_ROLE_NONE)
+		ret = EXS_X_REASON_PLAIN_SOCKET;
 	/* The kernel's earlier counts are unknown. */
 	if (!ret && !sk->adopted && exi_zerocopy_on(fd))
 		ret = EXS_X_REASON_ZEROCOPY;

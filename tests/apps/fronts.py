@@ -409,7 +409,6 @@ def php_fpm(unix=False):
 
 
 def php_fpm_unix():
-    os.environ['EXS_UNIX'] = 'on'
     php_fpm(True)
 
 

@@ -486,7 +486,6 @@ show global variables like 'innodb_use_native_aio';""")]
 
 
 def mariadb_unix():
-    os.environ['EXS_UNIX'] = 'on'
     mariadb(True)
 
 

@@ -68,7 +68,6 @@ def redis():
 
 def redis_unix():
     need('redis-server', 'redis-benchmark', 'redis-cli')
-    os.environ['EXS_UNIX'] = 'on'
     at = path('redis.sock')
 
     def run(server, client):
@@ -153,7 +152,6 @@ def memcached():
 
 def memcached_unix():
     need('memcached')
-    os.environ['EXS_UNIX'] = 'on'
     user = ['-u', 'nobody'] if os.getuid() == 0 else []
     os.mkdir(path('sockets'))
     os.chmod(path('sockets'), 0o777)
@@ -243,5 +241,4 @@ def postgresql(unix=False):
 
 
 def postgresql_unix():
-    os.environ['EXS_UNIX'] = 'on'
     postgresql(True)

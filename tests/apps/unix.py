@@ -34,7 +34,6 @@ def with_descriptors(shim, program):
 
 
 def multiprocessing():
-    os.environ['EXS_UNIX'] = 'on'
     for how in 'fork', 'spawn':
         both_ends(lambda server, client, how=how: output(
             server(sys.executable, os.path.join(HERE, 'pairs.py'), how)),
@@ -43,7 +42,6 @@ def multiprocessing():
 
 def zeromq_ipc():
     need_module('zmq', 'python3-zmq')
-    os.environ['EXS_UNIX'] = 'on'
     at = path('zeromq.sock')
 
     def run(server, client):
@@ -57,7 +55,6 @@ def zeromq_ipc():
 
 def ssh_agent():
     need('ssh-agent', 'ssh-add', 'ssh-keygen')
-    os.environ['EXS_UNIX'] = 'on'
     os.environ['EXS_UPGRADE'] = 'connect'  # none of them lasts
     # The package's has a group of its own: the system loads nothing into it.
     agent = shutil.copy(shutil.which('ssh-agent'), path('ssh-agent'))
@@ -94,7 +91,6 @@ def ssh_agent():
 def tmux():
     """Its clients give their terminals to it."""
     need('tmux')
-    os.environ['EXS_UNIX'] = 'on'
     os.environ.pop('TMUX', None)
     at = path('tmux.sock')
     lines = write('lines', ''.join('%d: %s\n' % (i, 'y' * (i % 90))
@@ -121,7 +117,6 @@ def tmux():
 
 def dbus():
     need('dbus-daemon', 'dbus-send', 'dbus-monitor')
-    os.environ['EXS_UNIX'] = 'on'
     at = path('bus.sock')
     config = write('bus.conf', """<busconfig><type>session</type>
 <listen>unix:path=%s</listen><auth>EXTERNAL</auth>
@@ -176,7 +171,6 @@ def x11():
     them."""
     sbin('Xvfb')
     need('x11perf', 'xdpyinfo', 'xwd')
-    os.environ['EXS_UNIX'] = 'on'
 
     def run(server, client):
         read, write_ = os.pipe()
@@ -204,7 +198,6 @@ def x11():
 def systemd_notify():
     """Datagrams are the kernel's."""
     need('systemd-notify')
-    os.environ['EXS_UNIX'] = 'on'
     at = path('notify.sock')
     script = ('import socket, sys\n'
               's = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)\n'

@@ -163,16 +163,18 @@ static void udp_sockets_have_no_stream(void)
 	end(fd);
 }
 
-static void unix_sockets_are_never_adopted(void)
+static void plain_unix_sockets_are_never_adopted(void)
 {
 	static const int types[] = { SOCK_STREAM, SOCK_SEQPACKET };
+	static const int reasons[] = { EXS_X_REASON_PLAIN_SOCKET,
+				       EXS_X_REASON_NOT_TCP };
 	int fd[2], u[2];
 
 	begin(fd);
 	for (int i = 0; i < T_COUNT(types); i++) {
 		T_OK(socketpair(AF_UNIX, types[i] | SOCK_CLOEXEC, 0, u));
 		T_ERR(exs_x_adopt(u[0]), EOPNOTSUPP);
-		T_EQ(t_info(u[0]).exs_x_reason, EXS_X_REASON_NOT_TCP);
+		T_EQ(t_info(u[0]).exs_x_reason, reasons[i]);
 		t_close(u[0]);
 		t_close(u[1]);
 	}
@@ -589,7 +591,7 @@ static void reuse_after(bool receives, int64_t ns)
 		T_EQ(recv(fresh[1], buf, 3, 0), 3);
 	}
 	T_MSG(!memcmp(buf, "new", 3), "got \"%.3s\"", buf);
-	T_EQ(t_info(number).exs_x_reason, EXS_X_REASON_NOT_TCP);
+	T_EQ(t_info(number).exs_x_reason, EXS_X_REASON_PLAIN_SOCKET);
 	t_close(old[1]);
 	t_close(fresh[0]);
 	t_close(fresh[1]);
@@ -643,7 +645,7 @@ static void a_reused_number_has_not_ended(void)
 	t_post_send(fresh[0], "new", 3, 0, q, 7);
 	T_EQ(t_event_is(q, EXS_EVT_SEND, 7), 3);
 	T_EQ(recv(fresh[1], buf, 3, 0), 3);
-	T_EQ(t_info(fresh[0]).exs_x_reason, EXS_X_REASON_NOT_TCP);
+	T_EQ(t_info(fresh[0]).exs_x_reason, EXS_X_REASON_PLAIN_SOCKET);
 	t_close(old[1]);
 	t_close(fresh[0]);
 	t_close(fresh[1]);
@@ -673,7 +675,7 @@ static const struct t_row rows[] = {
 	T_ROW(a_closed_connection_is_ebadf),
 	T_ROW(pipes_and_files_are_not_sockets),
 	T_ROW(udp_sockets_have_no_stream),
-	T_ROW(unix_sockets_are_never_adopted),
+	T_ROW(plain_unix_sockets_are_never_adopted),
 	T_ROW(unconnected_sockets_say_so),
 	T_ROW(connecting_twice_is_eisconn),
 	T_ROW(bad_addresses_are_refused),

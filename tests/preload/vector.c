@@ -283,7 +283,7 @@ static void pass_files(int from, int to)
 static void unix_child(void)
 {
 	const char *set = getenv("EXS_UNIX");
-	const bool on = set && strcmp(set, "on") == 0;
+	const bool on = !set || strcmp(set, "off") != 0;
 	struct sockaddr_un at = { .sun_family = AF_UNIX };
 	socklen_t len = sizeof(at);
 	int listener, from, to = -1;
@@ -380,6 +380,10 @@ enum run {
 
 static void run(enum run what)
 {
+	/* A latent connection that becomes a socket asks once of which kind it
+	 * is. */
+	const int asks = what == LATENT;
+	int asked = 0;
 	pid_t pid;
 
 	counts =
@@ -398,7 +402,9 @@ static void run(enum run what)
 	count(pid);
 	T(*n_counts >= (what == EAGER ? 2 : 10) && *n_counts < MOST);
 	for (int i = 0; i < *n_counts; i++)
-		T_MSG(counts[i].calls >= 1 && counts[i].calls <= counts[i].want,
+		T_MSG(counts[i].calls >= 1 &&
+			      counts[i].calls <= counts[i].want + asks &&
+			      (counts[i].calls <= counts[i].want || !asked++),
 		      "%s: %d calls of the kernel, not %d", counts[i].name,
 		      counts[i].calls, counts[i].want);
 }

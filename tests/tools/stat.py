@@ -318,7 +318,7 @@ def unix_streams():
     """With their names and inodes, their peers, and what carries them."""
     with tempfile.TemporaryDirectory() as d:
         path, name = os.path.join(d, 'socket'), 'exs-' + os.path.basename(d)
-        p = program(UNIX, path, name, more={'EXS_UNIX': 'on'})
+        p = program(UNIX, path, name)
         try:
             child, asked = int(p.stdout.readline()), 0
 

@@ -110,12 +110,14 @@ static const struct exi_base *base_of(int domain, int type)
 	return ret;
 }
 
-static void streams_of_tcp_are_told_from_other_sockets(void **state)
+static void streams_are_told_from_other_sockets(void **state)
 {
 	T_EQ(base_of(AF_INET, SOCK_STREAM), &exi_base_tcp);
 	T_EQ(base_of(AF_INET6, SOCK_STREAM), &exi_base_tcp);
 	T_EQ(base_of(AF_INET, SOCK_DGRAM), NULL);
-	T_EQ(base_of(AF_UNIX, SOCK_STREAM), NULL);
+	T_EQ(base_of(AF_UNIX, SOCK_STREAM), &exi_base_unix);
+	T_EQ(base_of(AF_UNIX, SOCK_SEQPACKET), NULL);
+	T_EQ(base_of(AF_UNIX, SOCK_DGRAM), NULL);
 	T_EQ(exi_base_of(-1), NULL);
 	T_EQ(exi_base_for(AF_INET, SOCK_STREAM, 0), &exi_base_tcp);
 	T_EQ(exi_base_for(AF_INET, SOCK_STREAM, IPPROTO_MPTCP), NULL);
@@ -127,7 +129,7 @@ int main(void)
 		cmocka_unit_test(the_role_is_told_at_any_moment),
 		cmocka_unit_test(the_role_is_told_after_a_fin),
 		cmocka_unit_test(what_is_not_connected_has_none),
-		cmocka_unit_test(streams_of_tcp_are_told_from_other_sockets),
+		cmocka_unit_test(streams_are_told_from_other_sockets),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
