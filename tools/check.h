@@ -80,7 +80,7 @@ struct check_process {
 	bool other_root; /* its root directory is another */
 	int seccomp;	 /* mode; 0: none */
 	unsigned int threads, descriptors;
-	uint64_t descriptors_max, memlock_max, processes_max;
+	uint64_t descriptors_max, memlock_max, processes_max, file_max;
 	char *environ;	 /* entries, each with its NUL, and an empty one */
 	bool no_environ; /* the program has overwritten it */
 };

@@ -276,6 +276,12 @@ static int no_connection(const struct check_process *p, int fd)
 				 "ulimit -n, %d at least",
 				 p->name, (int)p->pid, (int)p->descriptors_max,
 				 (int)EXI_STATS_FDS);
+	if (p->file_max != UINT64_MAX)
+		return tool_fail("%s[%d] has no connection yet, or it keeps no "
+				 "counters: they count as a file, of which it "
+				 "may have %llu bytes (ulimit -f)",
+				 p->name, (int)p->pid,
+				 (unsigned long long)p->file_max);
 	return tool_fail("%s[%d] uses libexs and has no connection yet, or was "
 			 "started with EXS_STATS=off",
 			 p->name, (int)p->pid);

@@ -82,6 +82,7 @@ static void take_limits(struct check_process *p, const char *text)
 	p->descriptors_max = limit(text, "Max open files");
 	p->memlock_max = limit(text, "Max locked memory");
 	p->processes_max = limit(text, "Max processes");
+	p->file_max = limit(text, "Max file size");
 }
 
 static unsigned int count_descriptors(int dir)

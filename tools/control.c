@@ -77,8 +77,9 @@ static int fail_of(pid_t pid, int err)
 		return tool_fail("there is no process %d", (int)pid);
 	case -ENOENT:
 		return tool_fail("process %d does not use libexs, has no "
-				 "connection yet, or has EXS_STATS=off",
-				 (int)pid);
+				 "connection yet, or keeps no counters; exs "
+				 "check --pid %d says which",
+				 (int)pid, (int)pid);
 	case -EINVAL:
 		return tool_fail("process %d has a version of libexs that "
 				 "does not know this request",

@@ -310,11 +310,13 @@ def programs():
     one = pair('none', '', '', '', client_under=['prlimit', '--memlock=0:0'])
     check(one and 'locked memory 0 bytes' in step_of(one, 'limits')['text'],
           'shared memory needs no memory that is locked', one)
-    with program(SERVER, '127.0.0.1') as (_, port), \
-            program(CLIENT, '127.0.0.1', port, 1, under=few_descriptors(64)) as (c, _):
-        traffic(c)
-        status, found, said = look('--pid', c.pid)
-        check(status == 1 and 'ulimit -n' in said, 'too few for counters', said)
+    for under, cure in ((few_descriptors(64), 'ulimit -n'),
+                        (['prlimit', '--fsize=4096:4096'], 'ulimit -f')):
+        with program(SERVER, '127.0.0.1') as (_, port), \
+                program(CLIENT, '127.0.0.1', port, 1, under=under) as (c, _):
+            traffic(c)
+            status, found, said = look('--pid', c.pid)
+            check(status == 1 and cure in said, 'too few for counters', said)
     if os.getuid() == 0:
         with tempfile.TemporaryDirectory() as root:
             one = pair('none', '', '', '', server_args=(root,), whose='server')
