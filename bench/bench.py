@@ -159,6 +159,12 @@ class Shim:
                                r'(\d+) bells', f.read())
         return [sum(int(x[i]) for x in lines) for i in range(3)]
 
+    def connections(self):
+        """On a fabric, of all processes that have ended."""
+        with open(self.report.name) as f:
+            return sum(map(int, re.findall(r'(\d+) connections on a fabric',
+                                           f.read())))
+
 
 class Server:
     """Ended, by its number, when the block ends or this process does."""
@@ -210,13 +216,14 @@ class Server:
 
 class Pair:
     """A server that serves one client, and its client: what the client says."""
+    patience = 30  # s, beside ten times what a measurement takes
 
     def __init__(self, bench, address=HOST, env=None):
         self.bench, self.address = bench, address
         self.env = {**os.environ, **(env or {})}
 
     def talk(self, server, client):
-        limit = 30 + 10 * self.bench.seconds
+        limit = self.patience + 10 * self.bench.seconds
         s = subprocess.Popen(server, stdin=subprocess.DEVNULL, env=self.env,
                              stdout=subprocess.DEVNULL,
                              stderr=subprocess.DEVNULL)

@@ -50,6 +50,8 @@ class Group:
 UCX = 'UCX', ['UCX, stream', 'UCX, tag', 'UCX, tag, cma']
 SOCKETS = 'UNIX', [UNIX]
 KERNEL = 'TCP', [TCP]
+DEVICE = 'perftest', ['ib_send_lat', 'ib_write_bw']
+RSOCKETS = 'rsockets', ['rsockets']
 GROUPS = {g.title: g for g in (
     Group('round trip', 'p50', 'ns', [('line', [BARE]), UCX, SOCKETS], True),
     Group('stream', 'bytes', 'MB/s', [UCX, SOCKETS]),
@@ -60,6 +62,13 @@ GROUPS = {g.title: g for g in (
     Group('processes, round trips', 'rate', '1/s', [SOCKETS]),
     Group('processes, streams', 'bytes', 'MB/s', [SOCKETS]),
     Group('loans', 'bytes', 'MB/s', [('plain', ['plain calls'])]),
+    Group('idle connections', 'runs', 'wake-ups of both ends, 1/s', [], True,
+          True),
+    Group('a pipe', 'p50', 'ns', [('native', [PIPE])], True),
+    Group('verbs, one way, 64 B', 'p50', 'ns', [DEVICE, RSOCKETS], True),
+    Group('verbs, stream of 1 MiB', 'bytes', 'MB/s', [DEVICE, RSOCKETS]),
+    Group('verbs, 8 receivers', 'user', 'CPU seconds for 10^9 bytes',
+          [('copying', ['copying'])], True),
     Group('system calls for a message', 'calls', '', [], True, True),
     Group('memory for a connection', 'memory', 'KiB', [], True, True),
 )}
@@ -156,6 +165,9 @@ def parallel(s):
                             ('processes, streams', 'bw')):
             yield Case(GROUPS[group], n, '%d pair%s' % (n, 's' * (n > 1)), [
                 (UNIX, lambda n=n, t=test: s.together(n, t, '--api', 'unix')),
+                *([(TCP, lambda n=n, t=test: s.together(n, t, '--api',
+                                                        'sock'))]
+                  if test == 'lat' else []),
                 (SYNC, lambda n=n, t=test: s.together(
                     n, t, '--api', 'exs', '--sync', on='shm')),
                 (SHIM, lambda n=n, t=test: s.together(
@@ -163,6 +175,20 @@ def parallel(s):
                 (SHIM + EPOLL, lambda n=n, t=test: s.together(
                     n, t, '--api', 'epoll', shim=True, on='shm')),
             ])
+
+
+def defaults(s, counts):
+    """What has no other case: programs that do nothing, or not with sockets."""
+    for n in counts:
+        yield Case(GROUPS['idle connections'], n,
+                   '%d connection%s' % (n, 's' * (n > 1)), [
+            (UNIX, lambda n=n: s.idle('unix', n)),
+            (TCP, lambda n=n: s.idle('tcp', n)),
+            (SHIM, lambda n=n: s.idle('tcp', n, True))])
+    for size in 8, 64 << 10:
+        yield Case(GROUPS['a pipe'], size, text_of(size), [
+            (PIPE, lambda z=size: s.limits('pipe-lat', z)),
+            (SHIM, lambda z=size: s.limits('pipe-lat', z, True))])
 
 
 def loans(s):
@@ -193,7 +219,8 @@ def cases(s, quick):
     sizes = QUICK_SIZES if quick else SIZES
     return [*round_trips(s, sizes), *streams(s, sizes), *one_cpu(s),
             *connections(s, QUICK_CONNECTIONS if quick else CONNECTIONS),
-            *parallel(s), *loans(s), *costs(s)]
+            *parallel(s), *loans(s),
+            *defaults(s, [100] if quick else [1, 100, 1000]), *costs(s)]
 
 
 # --- a host that is busy -------------------------------------------------------

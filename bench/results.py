@@ -11,7 +11,8 @@ FORMAT = 1
 COLUMNS = 4  # of figures in a table
 SCALES = {'MB/s': 1e-6, 'KiB': 1 / 1024}
 CHANGED = 1.3  # a line that is so many times another is not the same
-LESS = {'p50', 'p99', 'p999', 'max', 'mean', 'cpu_message', 'cpu_gb', 'calls'}
+LESS = {'p50', 'p99', 'p999', 'max', 'mean', 'cpu_message', 'cpu_gb', 'calls',
+        'user'}
 
 
 class Results:

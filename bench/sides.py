@@ -11,6 +11,10 @@ and returns figures, under these names:
   bells                            wake-ups for each message
   calls                            system calls for each message
   memory                           bytes for each connection
+  runs, cpu                        how often the threads of both ends ran, and
+                                   their CPU seconds, 1/s
+  user                             user's CPU time of a receiver, s for 10^9
+                                   bytes
   others                           share of the CPUs that other programs used
 """
 
@@ -23,7 +27,8 @@ import signal
 import subprocess
 import time
 
-from bench import HOST, Failed, Missing, free_port, listens, stuck
+from bench import (HOST, Failed, Missing, Native, Shim, free_port, listens,
+                   stuck)
 
 QUANTILES = 'p50', 'p75', 'p90', 'p99', 'p999', 'p9999', 'max'
 UCX_ENV = {'UCX_LOG_LEVEL': 'error', 'UCX_WARN_UNUSED_ENV_VARS': 'n'}
@@ -126,15 +131,32 @@ class Sides:
 
     # --- the programs of this folder -------------------------------------------
 
-    def limits(self, what, size):
+    def limits(self, what, size, shim=False):
         said = json.loads(self.bench.run(
-            [os.path.join(self.bench.build, 'bench/limits'), what, str(size),
+            [*([self.bench.exs, 'run'] if shim else []),
+             os.path.join(self.bench.build, 'bench/limits'), what, str(size),
              str(self.bench.seconds), *map(str, self.cpus)]))
         f = common(said, size, 1 if what == 'pipe-bw' else 2)
         if what != 'pipe-bw':
             f.pop('bytes', None)
             f.pop('cpu_gb', None)
         return f
+
+    def idle(self, kind, connections, shim=False):
+        """Natively a connection is idle after few trips as after many."""
+        trips = max(100, 20000 // connections) if shim else 10
+        way = Shim(self.bench) if shim else Native()
+        # What a connection no longer needs is given back in the first second.
+        settle = min(1.5, 15 * self.bench.seconds)
+        runs, ms = map(float, self.bench.run(way.command(
+            os.path.join(self.bench.build, 'bench/idle'), kind,
+            str(connections), str(trips), str(settle),
+            str(min(1, 10 * self.bench.seconds)))).split())
+        moved = way.connections() if shim else connections
+        if moved < 0.9 * connections:
+            raise Failed('%d of %d connections are on a fabric' %
+                         (moved, connections))
+        return {'runs': runs, 'cpu': ms / 1e3}
 
     def loans(self, how, size):
         megabytes = max(8, int(2000 * self.bench.seconds))

@@ -154,7 +154,7 @@ def sides_are_compared_round_by_round():
             f.write("a\n<!-- compare: round trip -->\nold\n<!-- end -->\nz\n")
         text = run("compare", "--continue", file, "--show", "--page", page)
         for word in ("libexs, sync", "exs run, epoll server", "UNIX socket",
-                     "times as fast as line", "CPU seconds"):
+                     "times as fast as line", "CPU seconds", "goals: ", "default settings: "):
             check(word in text, text)
         with open(page, encoding="utf-8") as f:
             renewed = f.read()
@@ -187,6 +187,18 @@ def marks_rounds_whose_line_changed(file, first):
         json.dump(made, f)
     text = run("compare", "--continue", changed, "--show")
     check("2.00 (0.20)" in text and "*" not in text, text)
+
+
+def wake_ups_of_idle_connections_are_counted():
+    """Nothing is said of how many: other tests of this host may disturb. There a connection may
+    also be too late to move."""
+    result = json.loads(run("compare", "--json", "--seconds", "0.02", "--rounds", "1", "--only",
+                            "idle connections, 1 connection"))
+    (case,) = result["cases"].values()
+    (sides,) = case["rounds"]
+    check(set(sides) == {"UNIX socket", "TCP", "exs run"}, sides)
+    check(all(f.get("runs", -1) >= 0 or name == "exs run" and "are on a fabric" in f["failed"]
+              for name, f in sides.items()), sides)
 
 
 def a_busy_host_is_compared_with_tcp():
@@ -240,6 +252,7 @@ def main():
                 what_is_not_accelerated_is_measured,
                 calls_are_compared_with_synchronous_ones,
                 sides_are_compared_round_by_round,
+                wake_ups_of_idle_connections_are_counted,
                 a_busy_host_is_compared_with_tcp,
                 what_does_not_end_is_told_with_its_state,
                 a_build_that_is_not_there_is_named):
