@@ -11,6 +11,8 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <linux/openat2.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
@@ -24,6 +26,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/types.h>
 #include <sys/uio.h>
 #include <time.h>
@@ -149,36 +152,80 @@ static bool is_standard(const char *path)
  * /tmp, where the file is another user's, or a second name of a file elsewhere.
  * The kernel itself refuses these if fs.protected_regular, fs.protected_fifos
  * and fs.protected_hardlinks are set. */
-static bool is_planted(const char *path, int fd)
+static bool is_planted(const struct stat *dir, int fd)
 {
-	const char *end = strrchr(path, '/');
-	char folder[PATH_MAX_BYTES + 64] = ".";
-	struct stat st, dir;
+	struct stat st;
 
-	if (end)
-		snprintf(folder, sizeof(folder), "%.*s", (int)(end - path) + 1,
-			 path);
-	if (fstat(fd, &st) < 0 || stat(folder, &dir) < 0)
+	if (fstat(fd, &st) < 0)
 		return false;
 	return (S_ISREG(st.st_mode) || S_ISFIFO(st.st_mode)) &&
-	       (dir.st_mode & S_ISVTX) && (dir.st_mode & S_IWOTH) &&
 	       (st.st_nlink > 1 ||
-		(st.st_uid != geteuid() && st.st_uid != dir.st_uid));
+		(st.st_uid != geteuid() && st.st_uid != dir->st_uid));
+}
+
+/* Opens a name in a directory that everybody may write to. A file system that
+ * another user has mounted at the name (FUSE) might never answer, so nothing
+ * there is opened. */
+static int open_among_all(const struct stat *st, int dir, const char *name,
+			  int flags, unsigned int mode)
+{
+	struct open_how how = { .flags = (uint64_t)flags,
+				.mode = mode,
+				.resolve = RESOLVE_NO_XDEV };
+	int fd = (int)syscall(SYS_openat2, dir, name, &how, sizeof(how));
+
+	if (fd < 0 && (errno == ENOSYS || errno == EPERM))
+		fd = openat(dir, name, flags, (mode_t)mode);
+	if (fd < 0)
+		return -errno;
+	if (is_planted(st, fd)) {
+		close(fd);
+		return -EEXIST;
+	}
+	return fd;
+}
+
+/* The directory of the name at the end of the path; or -errno. */
+static int open_folder(const char *path, const char *name)
+{
+	char folder[PATH_MAX] = ".";
+	size_t len = (size_t)(name - path);
+	int dir;
+
+	if (len >= sizeof(folder))
+		return -ENAMETOOLONG;
+	if (len)
+		snprintf(folder, sizeof(folder), "%.*s", (int)len, path);
+	dir = open(folder, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	return dir < 0 ? -errno : dir;
 }
 
 int exi_log_open(const char *path, unsigned int mode)
 {
-	bool standard = is_standard(path);
-	int fd = open(path,
-		      O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY |
-			      O_NONBLOCK | (standard ? 0 : O_NOFOLLOW),
-		      (mode_t)mode);
+	const int flags = O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY |
+			  O_NONBLOCK;
+	const char *slash = strrchr(path, '/');
+	const char *name = slash ? slash + 1 : path;
+	struct stat st;
+	int dir, fd;
 
-	if (fd >= 0 && !standard && is_planted(path, fd)) {
-		close(fd);
-		return -EEXIST;
+	if (is_standard(path)) {
+		fd = open(path, flags, (mode_t)mode);
+		return fd < 0 ? -errno : fd;
 	}
-	return fd < 0 ? -errno : fd;
+	dir = open_folder(path, name);
+	if (dir < 0)
+		return dir;
+	if (fstat(dir, &st) < 0) {
+		fd = -errno;
+	} else if ((st.st_mode & S_ISVTX) && (st.st_mode & S_IWOTH)) {
+		fd = open_among_all(&st, dir, name, flags | O_NOFOLLOW, mode);
+	} else {
+		fd = openat(dir, name, flags | O_NOFOLLOW, (mode_t)mode);
+		fd = fd < 0 ? -errno : fd;
+	}
+	close(dir);
+	return fd;
 }
 
 const char *exi_log_why(int err)
@@ -190,6 +237,8 @@ const char *exi_log_why(int err)
 		return "it is a socket, or a FIFO without a reader";
 	case EEXIST:
 		return "another user may have put it there";
+	case EXDEV:
+		return "something is mounted there, perhaps by another user";
 	default:
 		return strerrordesc_np(err);
 	}

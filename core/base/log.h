@@ -32,8 +32,9 @@ void exi_log_file(const char *path);
  * lie where others can write: a symbolic link at its name is not followed,
  * except /dev/stdout and /dev/stderr, and a FIFO is opened only if it has a
  * reader; the call does not wait for one. -EEXIST: everybody may write to the
- * directory, and the file is another user's, or has a second name. -errno,
- * which exi_log_why() describes in words. */
+ * directory, and the file is another user's, or has a second name. -EXDEV:
+ * everybody may, and something is mounted at the name. -errno, which
+ * exi_log_why() describes in words. */
 EXI_SHIM int exi_log_open(const char *path, unsigned int mode);
 EXI_SHIM const char *exi_log_why(int err);
 
