@@ -100,9 +100,15 @@ static size_t kind_of(const char *name)
 static int64_t had_no_cpu(void)
 {
 	static _Thread_local int64_t before;
+	static _Thread_local pid_t whose;
 	FILE *f = fopen("/proc/thread-self/schedstat", "re");
-	int64_t ran, waited = before, n;
+	int64_t ran, waited, n;
 
+	/* A child, to which fork() returns, too, has an account of its own. */
+	if (whose != gettid())
+		before = 0;
+	whose = gettid();
+	waited = before;
 	if (!f)
 		return 0;
 	if (fscanf(f, "%" SCNd64 " %" SCNd64, &ran, &waited) != 2)
