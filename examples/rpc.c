@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Remote calls with time-outs: a call without a timely answer is cancelled.
+/* Remote calls with timeouts: a call without a timely answer is cancelled.
  *	rpc PORT, for one client; rpc ADDRESS PORT LIMIT MS..., of calls */
 #include <arpa/inet.h>
 #include <err.h>

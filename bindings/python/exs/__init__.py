@@ -313,7 +313,7 @@ class Queue:
     def __init__(self, depth: int = 64) -> None:
         self.q = _call("qcreate", depth)
         self.depth = depth
-        self._timers = {}  # handles of time-outs, which may come again
+        self._timers = {}  # handles of timeouts, which may come again
         self._rooms = {}  # buffers that were provided, by their addresses
 
     def dequeue(self, count: int = 1, timeout: Optional[float] = None) -> List["Event"]:
@@ -479,7 +479,7 @@ class Socket:
     def __init__(self, family: int = socket.AF_INET, kind: int = socket.SOCK_STREAM,
                  fd: Optional[int] = None) -> None:
         self.fd = fd
-        self._patient = True  # without a time-out
+        self._patient = True  # without a timeout
         self._lent = {}  # views of what is on loan
         self._receives: Any = None  # exs.aio's
         if fd is None:
@@ -569,7 +569,7 @@ class Socket:
         """Sets a time after which calls that wait raise TimeoutError; None: no limit. Calls
         with a queue do not wait: for these see recv_timeout()."""
         if seconds is not None and seconds <= 0:
-            raise ValueError("a time-out is above 0; pass MSG_DONTWAIT not to wait")
+            raise ValueError("the timeout must be above 0; pass MSG_DONTWAIT not to wait")
         us = 0 if seconds is None else max(1, int(seconds * 1e6))
         packed = struct.pack("ll", us // 1000000, us % 1000000)
         for option in SO_RCVTIMEO, SO_SNDTIMEO:
