@@ -162,9 +162,15 @@ static int reach(struct check *c, const char *host, const char *port)
 
 	if (err) {
 		check_fails(c, "resolve",
-			    "check the name, /etc/hosts and the DNS server",
+			    err == EAI_SERVICE
+				    ? "give the port as a number, or by a name "
+				      "in /etc/services"
+				    : "check the name, /etc/hosts and the DNS "
+				      "server",
 			    "no connection: cannot resolve \"%s\" port %s: %s",
-			    host, port, gai_strerror(err));
+			    host, port,
+			    err == EAI_SERVICE ? "there is no such port"
+					       : gai_strerror(err));
 		return -1;
 	}
 	check_step(c, "resolve", CHECK_GOOD, "%s is", host);

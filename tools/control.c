@@ -58,7 +58,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		return 0;
 	case ARGP_KEY_END:
 		if (!w->has_pid)
-			argp_error(state, "which process?");
+			argp_error(state, "no process was given");
 		return 0;
 	default:
 		return ARGP_ERR_UNKNOWN;

@@ -333,7 +333,8 @@ static const char *refusal(const struct request *r)
 	for (size_t i = 0; r->verb && i < sizeof(verbs) / sizeof(*verbs); i++)
 		known |= !strcmp(verbs[i], r->verb);
 	if (!known)
-		return "the commands are make, show, import and copy";
+		return "there is no such command; the commands are make, "
+		       "show, import and copy";
 	if (w->force && (!r->verb || !strcmp(r->verb, "show")))
 		return "--force applies to make, import and copy";
 	if (!r->verb)
@@ -341,7 +342,8 @@ static const char *refusal(const struct request *r)
 	if (w->json && !strcmp(r->verb, "show"))
 		return "show prints a line, not JSON";
 	if (!strcmp(r->verb, "copy"))
-		return w->n_names ? NULL : "copy to which host?";
+		return w->n_names ? NULL
+				  : "no host was given: exs key copy HOST...";
 	if (!strcmp(r->verb, "import"))
 		return w->n_names == 1 && !strcmp(w->names[0], "-")
 			       ? NULL

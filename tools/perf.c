@@ -144,10 +144,18 @@ static int take_name(struct argp_state *state, const char *option,
 		     const char *const *names, int n, const char *arg)
 {
 	int i = perf_find_name(names, n, arg);
+	char all[128] = "";
+	size_t at = 0;
 
-	if (i < 0)
-		argp_error(state, "--%s \"%s\" is unknown; see exs perf --help",
-			   option, arg);
+	if (i >= 0)
+		return i;
+	for (int k = 0; k < n && at < sizeof(all); k++)
+		at += (size_t)snprintf(all + at, sizeof(all) - at, "%s%s",
+				       k == 0	    ? ""
+				       : k == n - 1 ? " or "
+						    : ", ",
+				       names[k]);
+	argp_error(state, "--%s takes %s, not \"%s\"", option, all, arg);
 	return i;
 }
 

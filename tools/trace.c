@@ -41,14 +41,15 @@ static const struct argp_option options[] = {
 	{ 0 },
 };
 
-static uint64_t number(struct argp_state *state, const char *arg,
+static uint64_t number(struct argp_state *state, const char *takes,
+		       const char *arg,
 		       int (*parse)(const char *text, uint64_t *ret),
 		       uint64_t least, uint64_t most)
 {
 	uint64_t ret;
 
 	if (parse(arg, &ret) || ret < least || ret > most)
-		argp_error(state, "\"%s\" is not valid here", arg);
+		argp_error(state, "%s, not \"%s\"", takes, arg);
 	return ret;
 }
 
@@ -61,41 +62,48 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		w->file = arg;
 		return 0;
 	case 'p':
-		w->trace.port = (uint16_t)number(state, arg, tool_parse_count,
-						 1, UINT16_MAX);
+		w->trace.port =
+			(uint16_t)number(state, "--port takes 1 to 65535", arg,
+					 tool_parse_count, 1, UINT16_MAX);
 		return 0;
 	case 'f':
-		w->trace.fd =
-			(int)number(state, arg, tool_parse_count, 0, INT_MAX);
+		w->trace.fd = (int)number(state, "--fd takes a descriptor", arg,
+					  tool_parse_count, 0, INT_MAX);
 		return 0;
 	case 's':
-		w->trace.snap = (uint32_t)number(state, arg, tool_parse_bytes,
-						 0, UINT32_MAX);
+		w->trace.snap = (uint32_t)number(
+			state, "--snap takes bytes, such as 128 or 64k", arg,
+			tool_parse_bytes, 0, UINT32_MAX);
 		return 0;
 	case 'b':
-		w->trace.ring =
-			(uint32_t)number(state, arg, tool_parse_bytes,
-					 EXI_CAPTURE_LEAST, EXI_CAPTURE_MOST);
+		w->trace.ring = (uint32_t)number(
+			state, "--buffer takes 256k to 256M", arg,
+			tool_parse_bytes, EXI_CAPTURE_LEAST, EXI_CAPTURE_MOST);
 		while (w->trace.ring & (w->trace.ring - 1))
 			w->trace.ring &= w->trace.ring - 1;
 		return 0;
 	case 'c':
-		w->most = number(state, arg, tool_parse_count, 1, UINT64_MAX);
+		w->most = number(state, "--count takes a number from 1 on", arg,
+				 tool_parse_count, 1, UINT64_MAX);
 		return 0;
 	case 'd':
 		if (tool_parse_seconds(arg, &w->for_ns))
-			argp_error(state, "\"%s\" is not a time", arg);
+			argp_error(state,
+				   "--seconds takes a time, such as 10 or 0.5, "
+				   "not \"%s\"",
+				   arg);
 		return 0;
 	case ARGP_KEY_ARG:
 		if (w->has_pid)
 			argp_error(state, "unexpected argument \"%s\"", arg);
 		w->trace.pid =
-			(pid_t)number(state, arg, tool_parse_count, 1, INT_MAX);
+			(pid_t)number(state, "PID is the number of a process",
+				      arg, tool_parse_count, 1, INT_MAX);
 		w->has_pid = true;
 		return 0;
 	case ARGP_KEY_END:
 		if (!w->has_pid)
-			argp_error(state, "which process?");
+			argp_error(state, "no process was given");
 		return 0;
 	default:
 		return ARGP_ERR_UNKNOWN;
@@ -132,7 +140,7 @@ static int open_output(const char *path, int *ret)
 		return TOOL_OK;
 	*ret = exi_log_open(path, 0600);
 	if (*ret < 0)
-		return tool_fail("%s: %s", path, exi_log_why(*ret));
+		return tool_fail("%s: %s", path, exi_log_why(-*ret));
 	if (ftruncate(*ret, 0) < 0 && errno != EINVAL)
 		return tool_fail("%s: %s", path, strerror(errno));
 	return TOOL_OK;

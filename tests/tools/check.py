@@ -240,6 +240,8 @@ def ports():
           'start the server' in found[0]['cure'], 'nobody listens', said)
     status, found, said = look('no-such-host.invalid', 80)
     check(status == 1 and step_of(found[0], 'resolve')['state'] == 'failed', said)
+    status, found, said = look('127.0.0.1', 'no-such-port')
+    check(status == 1 and '/etc/services' in found[0]['cure'], 'no port', said)
     with program(SERVER, '127.0.0.1', plain=True) as (s, port):
         status, found, said = look('127.0.0.1', port)
         is_failed('plain port', found[0], 'peer', 'does not use libexs', 'exs run')

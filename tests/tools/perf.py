@@ -296,6 +296,7 @@ def what_cannot_be_is_refused():
             (["--pair", "--connections", "2000"], "--api epoll"),
             (["--pair", "--api", "unix", "--test", "conn"], "lat and bw"),
             (["--compare", "--test", "conn"], "lat and bw"),
+            (["--pair", "--test", "lot"], "lat, bw, rate or conn"),
             (["--pair", "--iters", "0"], "from 1"),
             (["--pair", "--depth", "0"], "from 1"),
             (["--pair", "--async", "--depth", "4096", "--size", "1G"], "4G"),

@@ -324,6 +324,8 @@ def strangers(client, folder):
     for args in (), ('x',), ('-b', '1', client.pid), ('-p', '0', client.pid), \
             ('-p', '65536', client.pid), (client.pid, 1):
         check(tool('trace', *args)[0] == 2, 'usage', args)
+    status, out, err = tool('trace', '-w', f'{folder}/nowhere/file', client.pid)
+    check(status == 1 and 'No such file' in err, 'a folder that is not there', err)
 
 
 def killed(client, at, port, folder):
