@@ -21,7 +21,7 @@ GOALS = (
     ('stream, 8 B', [DEEP % 64], UCX, 5),
     ('stream, 1 KiB', [SYNC, DEEP % 16, DEEP % 64], UCX, 1.2),
     ('stream, 64 KiB', STREAMS, UCX, 1.2),
-    ('stream, 1 MiB', STREAMS, UCX, 1),
+    ('stream, 1 MiB', [*STREAMS, DEEP % 64 + ', one buffer'], UCX, 1),
     ('threads, 8 B, 64 deep', ['2, shared queue'], 'one', 1.2),
     ('verbs, one way, 64 B, soft RoCE', ['libexs'], DEVICE, 1 / 1.15),
     ('verbs, one way, 64 B, soft iWARP', ['libexs'], DEVICE, 1 / 1.2),
