@@ -386,10 +386,11 @@ int exi_link_last_reason_locked(struct exi_sock *sk, int fd)
 		return reason; /* the connection is over */
 	if (reason != EXS_X_REASON_UNDECIDED)
 		return reason;
-	if (l && (l->state == EXI_LINK_LISTEN || l->state == EXI_LINK_LOOK))
-		return exi_why_in_vain(l, in, out,
-				       exi_tcp_ended(sk) & POLLRDHUP, fd);
-	if (l || sk->cut || !exi_look_done_locked(sk))
+	if (l && l->state == EXI_LINK_LISTEN)
+		return exi_why_in_vain(l, in + out,
+				       exi_tcp_ended(sk) & POLLRDHUP);
+	if ((l && l->state != EXI_LINK_LOOK) || sk->cut ||
+	    !exi_look_done_locked(sk))
 		return EXS_X_REASON_UNDECIDED;
 	/* Nobody was looked for: the connect failed, or is in progress. */
 	if (!in && !is_connected(fd))

@@ -13,6 +13,7 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
+#include "core/base/config.h"
 #include "core/base/ids.h"
 #include "core/base/lock.h"
 #include "core/base/proof.h"
@@ -169,15 +170,24 @@ static int greet_a(struct exi_sock *sk, const struct exi_tuple *t)
 /* B looks whether A waits. UNDECIDED: it does not. */
 static int meet_as_b_locked(struct exi_sock *sk, const struct exi_tuple *t)
 {
+	const struct exi_half *half = sk->sh->half;
 	struct exi_keyed *keyed = NULL;
 	struct exi_link *l;
-	int fd = reach_a(t), ret, err;
+	uint64_t in, out;
+	int fd, ret, err;
 
 	EXI_LOCKED(&sk->link_lock);
+	/* Before it looks: of bytes that come meanwhile, A may wait. */
+	in = __atomic_load_n(&half[EXI_RX].bytes, __ATOMIC_RELAXED);
+	out = __atomic_load_n(&half[EXI_TX].bytes, __ATOMIC_RELAXED);
+	fd = reach_a(t);
 	if (fd == -ENOENT)
 		fd = reach_keyed_a(sk, t, &keyed);
-	if (fd == -ENOENT || (fd == -EXDEV && exi_remote_possible()))
+	if (fd == -ENOENT || (fd == -EXDEV && exi_remote_possible())) {
+		sk->vain_in = in;
+		sk->vain_out = out;
 		return EXS_X_REASON_UNDECIDED;
+	}
 	if (fd < 0) {
 		ret = exi_meet_unproved(fd);
 		return exi_meet_is_ours(ret) ? keep_locked(sk, ret) : ret;
@@ -398,6 +408,26 @@ bool exi_look_note_locked(struct exi_sock *sk)
 	return true;
 }
 
+/* Up to a limit, bytes that B has sent may all be in the kernel, unread by a
+ * peer that will meet. */
+#define HELD_BYTES 16777216u
+
+/* Whether enough bytes have moved for an A that meets to have bound its name,
+ * and B has looked since A had reason to. */
+static bool is_looked_for_locked(const struct exi_sock *sk, uint64_t in,
+				 uint64_t out)
+{
+	uint64_t bytes = exi_way_of(sk).upgrade_bytes;
+
+	EXI_LOCKED(&sk->link_lock);
+	if (sk->vain_out > HELD_BYTES)
+		return true;
+	if (bytes)
+		return sk->vain_in > bytes;
+	return sk->vain_in > EXI_UPGRADE_BYTES &&
+	       (in > EXI_LINK_COME_BYTES || out > HELD_BYTES);
+}
+
 /* With a sign that waits, A looks at more than one answer, and notes what it
  * found. */
 bool exi_look_done_locked(const struct exi_sock *sk)
@@ -413,7 +443,7 @@ bool exi_look_done_locked(const struct exi_sock *sk)
 	if (sk->base->sign_waits)
 		return sk->answers > AFTER_ANSWERS &&
 		       (out || in > EXI_MARKS_SIGNED);
-	return at == UINT64_MAX && in > exi_way_of(sk).upgrade_bytes;
+	return is_looked_for_locked(sk, in, out);
 }
 
 void exi_look_first_locked(struct exi_sock *sk, bool now)

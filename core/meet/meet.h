@@ -107,6 +107,10 @@ static inline uint64_t exi_link_download(uint64_t upgrade_bytes)
 						 : EXI_LINK_DOWNLOAD;
 }
 
+/* By then a peer that meets has made itself known, whatever its settings
+ * usually are. */
+#define EXI_LINK_COME_BYTES 131072u
+
 /* RX bytes after which A looks again for a peer whose library was not there
  * when A connected. */
 #define EXI_LINK_ANSWERED 0u

@@ -14,12 +14,9 @@
 #include "core/meet/meetdir.h"
 #include "core/meet/remote.h"
 
-/* After this many bytes in both directions a peer that waits to meet has come,
- * unless its thread was delayed for that long. Up to a limit, bytes that B has
- * sent may all be in the kernel, unread by such a peer. */
-#define COME_BYTES 131072u
-#define COME_NS	   100000000u
-#define HELD_BYTES 16777216u
+/* After so long, and so many bytes in both directions, a peer that looks has
+ * come: its program's thread looks where its service is late. */
+#define COME_NS 300000000u
 
 int exi_why_elsewhere(void)
 {
@@ -62,15 +59,11 @@ int exi_why_nobody_came(const struct exi_link *l)
 			       : EXS_X_REASON_PLAIN_PEER;
 }
 
-int exi_why_in_vain(const struct exi_link *l, uint64_t in, uint64_t out,
-		    bool left, int fd)
+int exi_why_in_vain(const struct exi_link *l, uint64_t bytes, bool left)
 {
-	const bool listens = l->state == EXI_LINK_LISTEN;
-	const bool come = listens ? !left && in + out > COME_BYTES &&
-					    exi_now_ns() - l->since > COME_NS
-				  : in > COME_BYTES || out > HELD_BYTES;
-
-	if (!come && !(listens && (l->kept || l->starved || l->unprovable)))
+	if ((left || bytes <= EXI_LINK_COME_BYTES ||
+	     exi_now_ns() - l->since <= COME_NS) &&
+	    !l->kept && !l->starved && !l->unprovable)
 		return EXS_X_REASON_UNDECIDED;
-	return listens ? exi_why_nobody_came(l) : exi_why_nobody_of(fd);
+	return exi_why_nobody_came(l);
 }

@@ -18,12 +18,11 @@ int exi_why_nobody(const struct exi_tuple *t, int fd);
 /* The same, from the connection's descriptor alone. */
 int exi_why_nobody_of(int fd);
 
-/* The same for a connection that ends while this end waits or looks for its
- * peer, after it received `in' and sent `out' bytes. left: the peer has ended
- * its direction. UNDECIDED: too few bytes for a peer that meets, or it may have
- * left before this end waited. */
-int exi_why_in_vain(const struct exi_link *l, uint64_t in, uint64_t out,
-		    bool left, int fd);
+/* The same for a connection that ends while this end waits for its peer, after
+ * so many bytes in both directions. left: the peer has ended its direction.
+ * UNDECIDED: too few bytes for a peer that meets, or it may have left before
+ * this end waited. */
+int exi_why_in_vain(const struct exi_link *l, uint64_t bytes, bool left);
 
 /* The reason if the time of a meeting is over. */
 int exi_why_nobody_came(const struct exi_link *l);

@@ -428,6 +428,7 @@ static int sock_setup(struct exi_sock *sk, int fd, enum exi_role role,
 	sk->latent_life = UINT32_MAX;
 	sk->giver = sk->looks = sk->answers = 0;
 	EXI_TABLE_RESET(&sk->download_since, 0);
+	sk->vain_in = sk->vain_out = 0;
 	sk->again = sk->looked = sk->cut = sk->told = false;
 	sk->keeps = EXS_X_REASON_NONE;
 	EXI_TABLE_RESET(&sk->named, false);

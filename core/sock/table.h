@@ -347,6 +347,9 @@ struct exi_sock {
 	 * 0: not yet. */
 	_Atomic uint64_t download_since;
 	uint32_t answers; /* of a peer without the sign; link_lock */
+	/* B: the bytes received and sent when a look found nobody, the last
+	 * time; link_lock. */
+	uint64_t vain_in, vain_out;
 	bool again;
 	bool looked; /* by time, after the last mark; link_lock */
 	bool cut;    /* it ended in the midst of a meeting; link_lock */

@@ -208,6 +208,71 @@ static void nor_is_it_lost(void **state)
 	T_EQ(last_reason(), EXS_X_REASON_UNDECIDED);
 }
 
+static void received(uint64_t bytes)
+{
+	__atomic_store_n(&sk->sh->half[EXI_RX].bytes, bytes, __ATOMIC_RELAXED);
+}
+
+static bool has_looked_after(uint64_t bytes)
+{
+	bool ret;
+
+	exi_lock(&sk->link_lock);
+	ret = sk->vain_in >= bytes;
+	exi_unlock(&sk->link_lock);
+	return ret;
+}
+
+static void set_upgrade(uint64_t bytes)
+{
+	((struct exi_config *)(uintptr_t)exi_config())->upgrade_bytes = bytes;
+}
+
+/* The service gets no CPU from the accept on until the connection ends: nobody
+ * knows whether the peer waited. */
+static void who_was_not_looked_for_is_not_plain(void **state)
+{
+	set_upgrade(0);
+	hold_service();
+	exi_lock(&sk->link_lock);
+	exi_look_first_locked(sk, false);
+	exi_unlock(&sk->link_lock);
+	T(looks_later());
+	received(4 * MB);
+	T_EQ(last_reason(), EXS_X_REASON_UNDECIDED);
+	atomic_store(&go_on, true);
+	T_UNTIL(has_looked_after(4 * MB));
+	T_EQ(last_reason(), EXS_X_REASON_PLAIN_PEER);
+}
+
+/* By the default settings, too. */
+static void nor_who_is_to_be_looked_for_at_a_mark(void **state)
+{
+	hold_service();
+	received(4 * MB);
+	atomic_store(&sk->sh->half[EXI_RX].meet_at, EXI_UPGRADE_BYTES);
+	exi_flow_after_recv(sk, ends[0]);
+	T(looks_later());
+	T_EQ(last_reason(), EXS_X_REASON_UNDECIDED);
+	atomic_store(&go_on, true);
+	T_UNTIL(!looks_later());
+	T_EQ(last_reason(), EXS_X_REASON_PLAIN_PEER);
+}
+
+/* An end that meets at once looked before its peer had a reason to be there,
+ * and looks no more: a child has the connection since. */
+static void nor_who_was_looked_for_too_early(void **state)
+{
+	set_upgrade(0);
+	exi_lock(&sk->link_lock);
+	exi_look_first_locked(sk, true);
+	T(sk->link && sk->link->state == EXI_LINK_LOOK);
+	exi_link_drop_locked(sk);
+	exi_unlock(&sk->link_lock);
+	received(MB);
+	T_EQ(last_reason(), EXS_X_REASON_UNDECIDED);
+}
+
 static int begin(void **state)
 {
 	int pair[2];
@@ -222,6 +287,7 @@ static int begin(void **state)
 
 static int end(void **state)
 {
+	set_upgrade(EXI_UPGRADE_BYTES);
 	T_EQ(exi_close(ends[0]), 0);
 	close(ends[1]);
 	return 0;
@@ -252,6 +318,12 @@ int main(void)
 			a_peer_that_closed_as_they_met_is_not_plain, begin,
 			end),
 		cmocka_unit_test_setup_teardown(nor_is_it_lost, begin, end),
+		cmocka_unit_test_setup_teardown(
+			nor_who_is_to_be_looked_for_at_a_mark, begin, end),
+		cmocka_unit_test_setup_teardown(
+			who_was_not_looked_for_is_not_plain, begin, end),
+		cmocka_unit_test_setup_teardown(
+			nor_who_was_looked_for_too_early, begin, end),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
