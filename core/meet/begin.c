@@ -336,6 +336,33 @@ static int look_again_locked(struct exi_sock *sk, int reason)
 		       : EXS_X_REASON_UNDECIDED;
 }
 
+/* Whether this end stays on TCP for a reason of its own, which no other process
+ * that gets the connection removes. */
+static bool is_own(int reason)
+{
+	switch (reason) {
+	case EXS_X_REASON_NO_PROVIDER:
+	case EXS_X_REASON_NO_PROOF:
+	case EXS_X_REASON_DESCRIPTORS:
+	case EXS_X_REASON_MEMORY:
+	case EXS_X_REASON_UNSEEN_WAIT:
+	case EXS_X_REASON_IO_URING:
+	case EXS_X_REASON_SECCOMP:
+	case EXS_X_REASON_NAMESPACE:
+		return true;
+	default:
+		return false;
+	}
+}
+
+/* A does not meet: says so on its socket, for B, which looks for it in vain. */
+static void stay(struct exi_sock *sk, int fd, int reason)
+{
+	if (is_own(reason) && sk->role == EXI_ROLE_CONNECT &&
+	    sk->base == &exi_base_tcp && sk->base->same(sk, fd))
+		exi_proof_leave(fd);
+}
+
 /* A meets, once in a connection's life, in any process. */
 static int meet_a_locked(struct exi_sock *sk, int fd, bool eager)
 {
@@ -349,6 +376,7 @@ static int meet_a_locked(struct exi_sock *sk, int fd, bool eager)
 	reason = exi_begin_may_meet(sk, fd, &t);
 	if (!reason)
 		reason = meet_as_a_locked(sk, &t, eager);
+	stay(sk, fd, reason);
 	return too_early(sk, reason) ? look_again_locked(sk, reason) : reason;
 }
 
@@ -461,10 +489,12 @@ static bool marked(struct exi_sock *sk)
 	exi_fds_end();
 	if (ret > 0)
 		return true;
-	if (ret == -ENOTCONN || (!ret && reason == EXS_X_REASON_PLAIN_PEER))
+	if (ret == -ENOTCONN || (!ret && reason == EXS_X_REASON_PLAIN_PEER)) {
 		expect_answer(sk->sh);
-	else
+	} else {
+		stay(sk, fd, reason);
 		exi_sock_reason(sk, reason);
+	}
 	return false;
 }
 
@@ -472,14 +502,16 @@ static bool marked(struct exi_sock *sk)
 static bool is_wanted(struct exi_sock *sk)
 {
 	struct exi_config_way w;
+	int reason;
 
 	if (!sk->adopted)
 		return false;
 	w = exi_way_of(sk);
 	if (exi_way_leads(&w, sk->base->between_hosts))
 		return true;
-	exi_sock_reason(sk, w.upgrade ? EXS_X_REASON_NO_PROVIDER
-				      : EXS_X_REASON_CONFIG);
+	reason = w.upgrade ? EXS_X_REASON_NO_PROVIDER : EXS_X_REASON_CONFIG;
+	stay(sk, atomic_load(&sk->fd), reason);
+	exi_sock_reason(sk, reason);
 	return false;
 }
 

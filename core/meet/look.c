@@ -167,7 +167,8 @@ static int greet_a(struct exi_sock *sk, const struct exi_tuple *t)
 	return err;
 }
 
-/* B looks whether A waits. UNDECIDED: it does not. */
+/* B looks whether A waits. UNDECIDED: it does not. PEER_REQUEST: it said on its
+ * socket that it does not meet. */
 static int meet_as_b_locked(struct exi_sock *sk, const struct exi_tuple *t)
 {
 	const struct exi_half *half = sk->sh->half;
@@ -186,7 +187,10 @@ static int meet_as_b_locked(struct exi_sock *sk, const struct exi_tuple *t)
 	if (fd == -ENOENT || (fd == -EXDEV && exi_remote_possible())) {
 		sk->vain_in = in;
 		sk->vain_out = out;
-		return EXS_X_REASON_UNDECIDED;
+		/* By then A has decided. */
+		return in > EXI_UPGRADE_BYTES && exi_proof_left(t)
+			       ? EXS_X_REASON_PEER_REQUEST
+			       : EXS_X_REASON_UNDECIDED;
 	}
 	if (fd < 0) {
 		ret = exi_meet_unproved(fd);
