@@ -235,6 +235,9 @@ ssize_t exi_half_recv_ended_locked(struct exi_sock *sk, struct exi_half *h)
 	if (!err && !h->ended && !h->fin && exi_sock_remote(sk) &&
 	    atomic_load(&sk->sh->gone))
 		err = ECONNRESET;
+	/* Nobody may have looked since the peer's stream ended. */
+	if (sk->base->ends_both && !h->ended)
+		look_for_cut_locked(sk);
 	if (exi_half_take_cut(h) && !err)
 		err = ECONNRESET;
 	if (!h->ended)
