@@ -162,7 +162,7 @@ class Shim:
     def connections(self):
         """On a fabric, of all processes that have ended."""
         with open(self.report.name) as f:
-            return sum(map(int, re.findall(r'(\d+) connections on a fabric',
+            return sum(map(int, re.findall(r'(\d+) connections? on a fabric',
                                            f.read())))
 
 

@@ -118,7 +118,6 @@ static void drive(const union address *to, socklen_t len, int connections,
 		fds[i] = socket(to->any.sa_family, SOCK_STREAM, 0);
 		if (fds[i] < 0 || connect(fds[i], &to->any, len))
 			err(1, "connect");
-		watch(set, fds[i]);
 	}
 	for (int t = 0; t < trips; t++) {
 		for (int i = 0; i < connections; i++) {
@@ -126,6 +125,8 @@ static void drive(const union address *to, socklen_t len, int connections,
 			whole(fds[i], recv);
 		}
 	}
+	for (int i = 0; i < connections; i++)
+		watch(set, fds[i]);
 	free(fds);
 	watch(set, leave);
 	if (write(ready, "", 1) != 1)
