@@ -53,7 +53,7 @@ static __attribute__((noinline)) bool latent_get(int fd, void *buf, size_t n,
 	    !exi_latent_enter(&c, fd, EXI_RX, n))
 		return false;
 	*ret = native.recv(fd, buf, n, flags);
-	exi_latent_leave(&c, *ret);
+	exi_latent_leave(&c, fd, EXI_RX, *ret);
 	return shim_latent_done(fd, *ret);
 }
 
@@ -66,7 +66,7 @@ latent_put(int fd, const void *buf, size_t n, int flags, ssize_t *ret)
 	    !exi_latent_enter(&c, fd, EXI_TX, n))
 		return false;
 	*ret = native.send(fd, buf, n, flags);
-	exi_latent_leave(&c, *ret);
+	exi_latent_leave(&c, fd, EXI_TX, *ret);
 	return shim_latent_done(fd, *ret);
 }
 

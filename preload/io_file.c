@@ -26,7 +26,7 @@ latent_put_file(int fd, int from, off_t *offset, size_t n, ssize_t *ret)
 	if (!n || !exi_latent_enter(&c, fd, EXI_TX, n))
 		return false;
 	*ret = native.sendfile(fd, from, offset, n);
-	exi_latent_leave(&c, *ret);
+	exi_latent_leave(&c, fd, EXI_TX, *ret);
 	return true;
 }
 

@@ -41,7 +41,7 @@ latent_get_vector(int fd, const struct iovec *v, int n, ssize_t *ret)
 	if (total <= 0 || !exi_latent_enter(&c, fd, EXI_RX, (size_t)total))
 		return false;
 	*ret = native.readv(fd, v, n);
-	exi_latent_leave(&c, *ret);
+	exi_latent_leave(&c, fd, EXI_RX, *ret);
 	return true;
 }
 
@@ -54,7 +54,7 @@ latent_put_vector(int fd, const struct iovec *v, int n, ssize_t *ret)
 	if (total <= 0 || !exi_latent_enter(&c, fd, EXI_TX, (size_t)total))
 		return false;
 	*ret = native.writev(fd, v, n);
-	exi_latent_leave(&c, *ret);
+	exi_latent_leave(&c, fd, EXI_TX, *ret);
 	return true;
 }
 
@@ -78,7 +78,7 @@ latent_get_message(int fd, struct msghdr *m, int flags, ssize_t *ret)
 	if (!total || !exi_latent_enter(&c, fd, EXI_RX, total))
 		return false;
 	*ret = native.recvmsg(fd, m, flags);
-	exi_latent_leave(&c, *ret);
+	exi_latent_leave(&c, fd, EXI_RX, *ret);
 	return shim_latent_done(fd, *ret);
 }
 
@@ -91,7 +91,7 @@ latent_put_message(int fd, const struct msghdr *m, int flags, ssize_t *ret)
 	if (!total || !exi_latent_enter(&c, fd, EXI_TX, total))
 		return false;
 	*ret = native.sendmsg(fd, m, flags);
-	exi_latent_leave(&c, *ret);
+	exi_latent_leave(&c, fd, EXI_TX, *ret);
 	return shim_latent_done(fd, *ret);
 }
 

@@ -17,69 +17,12 @@
 #include "core/sock/stats.h"
 #include "core/sock/table.h"
 
-#define LIFE_SHIFT 8
-#define LIFE_MASK  0xffffu
-
 _Static_assert(sizeof(uintptr_t) == 8, "the word holds all of it");
 _Static_assert(_Alignof(struct exi_sock) > EXI_LATENT, "an address is even");
 
 _Atomic bool exi_latent_on;
 void (*exi_latent_begun)(int fd);
 void (*exi_latent_promoted)(struct exi_sock *sk, int fd);
-
-uintptr_t exi_latent_word_of(int fd)
-{
-	return (uintptr_t)atomic_load_explicit(&exi_table.socks[fd],
-					       memory_order_acquire);
-}
-
-bool exi_latent_replace(int fd, uintptr_t *was, uintptr_t is)
-{
-	struct exi_sock *old = (struct exi_sock *)*was;
-	bool ret = atomic_compare_exchange_strong(&exi_table.socks[fd], &old,
-						  (struct exi_sock *)is);
-
-	*was = (uintptr_t)old;
-	return ret;
-}
-
-enum exi_role exi_latent_role(uintptr_t word)
-{
-	return (enum exi_role)((word & EXI_LATENT_ROLE) >>
-			       EXI_LATENT_ROLE_SHIFT);
-}
-
-uint32_t exi_latent_moved(uintptr_t word, enum exi_dir dir)
-{
-	return (uint32_t)(word >> EXI_LATENT_MOVED(dir)) & EXI_LATENT_MOVED_MAX;
-}
-
-unsigned int exi_latent_inside(uintptr_t word, enum exi_dir dir)
-{
-	return (unsigned int)(word >> EXI_LATENT_INSIDE(dir)) &
-	       EXI_LATENT_INSIDE_MAX;
-}
-
-bool exi_latent_over(uintptr_t word)
-{
-	return word & EXI_LATENT_OVER;
-}
-
-uint32_t exi_latent_life(uintptr_t word)
-{
-	return (uint32_t)(word >> LIFE_SHIFT) & LIFE_MASK;
-}
-
-uint32_t exi_latent_enough(enum exi_role role, enum exi_dir dir)
-{
-	uint64_t bytes = exi_config()->upgrade_bytes;
-	uint64_t ret = (role == EXI_ROLE_CONNECT) == (dir == EXI_TX)
-			       ? bytes
-			       : exi_link_download(bytes);
-
-	return ret < EXI_LATENT_MOVED_MAX / 2 ? (uint32_t)ret
-					      : EXI_LATENT_MOVED_MAX / 2;
-}
 
 /* Makes the number free for a latent connection; false: it is not. */
 static bool makes_room(int fd)
@@ -102,7 +45,8 @@ static void begin(int fd, uintptr_t rest)
 
 	exi_latent_begun(fd);
 	exi_sock_put(fd, (struct exi_sock *)(EXI_LATENT | rest |
-					     (life & LIFE_MASK) << LIFE_SHIFT));
+					     (life & EXI_LATENT_LIFE_MAX)
+						     << EXI_LATENT_LIFE));
 }
 
 bool exi_latent_begin(int fd, enum exi_role role)

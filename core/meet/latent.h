@@ -30,8 +30,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "core/base/config.h"
 #include "core/base/util.h"
 #include "core/fabric/provider.h"
+#include "core/meet/meet.h"
 #include "core/sock/table.h"
 
 /* Set if every close is seen: connections may begin latent. */
@@ -60,8 +62,6 @@ EXI_SHIM void exi_latent_connected(int fd);
  * connected, or must be promoted first. leave: gets the result of the system
  * call, and keeps errno. */
 struct exi_latent_call {
-	int fd;
-	enum exi_dir dir;
 	uint32_t life;
 	uint64_t began; /* of a send: exi_link_sends() */
 };
@@ -88,13 +88,6 @@ EXI_SHIM void exi_latent_share_all(void);
  * connections in the table stay the kernel's. */
 EXI_SHIM void exi_latent_forget_all(void);
 
-/* The parts of the word of a connection that is being promoted. */
-enum exi_role exi_latent_role(uintptr_t word);
-uint32_t exi_latent_moved(uintptr_t word, enum exi_dir dir);
-unsigned int exi_latent_inside(uintptr_t word, enum exi_dir dir);
-bool exi_latent_over(uintptr_t word); /* at the end of the stream */
-uint32_t exi_latent_life(uintptr_t word);
-
 /* The layout of the word: EXI_LATENT, the role, the calls under way by
  * direction, whether the kernel returned the end of the stream, a count that
  * distinguishes successive connections of a descriptor, and the bytes by
@@ -104,6 +97,8 @@ uint32_t exi_latent_life(uintptr_t word);
 #define EXI_LATENT_INSIDE(d)  (3 + 2 * (d))
 #define EXI_LATENT_INSIDE_MAX 3u
 #define EXI_LATENT_OVER	      ((uintptr_t)1 << 7)
+#define EXI_LATENT_LIFE	      8
+#define EXI_LATENT_LIFE_MAX   0xffffu
 
 /* Of one that came with a message: in the place of the role; the giver, in that
  * of the bytes; and whether other processes may have it. */
@@ -126,16 +121,68 @@ static inline bool exi_latent_is_come(uintptr_t word)
 #define EXI_LATENT_MOVED(d)  (24 + 20 * (d))
 #define EXI_LATENT_MOVED_MAX ((1u << 20) - 1)
 
+/* The parts of a word. A call on a latent connection reads several of them, so
+ * they are here. */
+static inline enum exi_role exi_latent_role(uintptr_t word)
+{
+	return (enum exi_role)((word & EXI_LATENT_ROLE) >>
+			       EXI_LATENT_ROLE_SHIFT);
+}
+
+static inline uint32_t exi_latent_moved(uintptr_t word, enum exi_dir dir)
+{
+	return (uint32_t)(word >> EXI_LATENT_MOVED(dir)) & EXI_LATENT_MOVED_MAX;
+}
+
+static inline unsigned int exi_latent_inside(uintptr_t word, enum exi_dir dir)
+{
+	return (unsigned int)(word >> EXI_LATENT_INSIDE(dir)) &
+	       EXI_LATENT_INSIDE_MAX;
+}
+
+/* At the end of the stream. */
+static inline bool exi_latent_over(uintptr_t word)
+{
+	return word & EXI_LATENT_OVER;
+}
+
+static inline uint32_t exi_latent_life(uintptr_t word)
+{
+	return (uint32_t)(word >> EXI_LATENT_LIFE) & EXI_LATENT_LIFE_MAX;
+}
+
 /* The table's word for a number, which must be within the table: a socket, a
  * latent connection, or 0. */
-uintptr_t exi_latent_word_of(int fd);
+static inline uintptr_t exi_latent_word_of(int fd)
+{
+	/* Pairs with exi_sock_put() and exi_latent_replace(). */
+	return (uintptr_t)atomic_load_explicit(&exi_table.socks[fd],
+					       memory_order_acquire);
+}
 
 /* Replaces the word of a number if it is still *was; else sets *was to the
  * present word. */
-bool exi_latent_replace(int fd, uintptr_t *was, uintptr_t is);
+static inline bool exi_latent_replace(int fd, uintptr_t *was, uintptr_t is)
+{
+	struct exi_sock *old = (struct exi_sock *)*was;
+	bool ret = atomic_compare_exchange_strong(&exi_table.socks[fd], &old,
+						  (struct exi_sock *)is);
+
+	*was = (uintptr_t)old;
+	return ret;
+}
 
 /* The number of bytes in this direction after which a latent connection is
  * promoted. */
-uint32_t exi_latent_enough(enum exi_role role, enum exi_dir dir);
+static inline uint32_t exi_latent_enough(enum exi_role role, enum exi_dir dir)
+{
+	uint64_t bytes = exi_config()->upgrade_bytes;
+	uint64_t ret = (role == EXI_ROLE_CONNECT) == (dir == EXI_TX)
+			       ? bytes
+			       : exi_link_download(bytes);
+
+	return ret < EXI_LATENT_MOVED_MAX / 2 ? (uint32_t)ret
+					      : EXI_LATENT_MOVED_MAX / 2;
+}
 
 #endif

@@ -80,7 +80,7 @@ int exi_link_send(struct exi_sock *sk, enum exi_pair_type type, uint64_t a,
  * in place of this thread: what the peer asks the kernel for meanwhile comes
  * after these bytes, although the call ends later. So a call that sends few
  * bytes counts as no longer than it takes without that. */
-extern _Atomic bool exi_link_any;
+EXI_SHIM extern _Atomic bool exi_link_any;
 #define EXI_LINK_LITTLE	    16384
 #define EXI_LINK_SEND_TICKS 16384
 

@@ -16,7 +16,8 @@
 
 #define MANY 16 /* connections in a set, of which one has something */
 
-static int ends[1 + MANY][2], file, ep, many, kernels;
+static int ends[1 + MANY][2], file, ep, many, kernels, listener;
+static struct sockaddr_in at;
 static char buf[SIZE];
 
 static void must(ssize_t n, ssize_t wanted, const char *what)
@@ -66,6 +67,22 @@ OP(run_epoll_del_tcp)
 	must(epoll_ctl(ep, EPOLL_CTL_DEL, kernels, NULL), 0, "epoll_ctl");
 }
 
+/* Both ends of a connection for one request and its answer. */
+OP(run_short)
+{
+	int c = socket(AF_INET, SOCK_STREAM, 0), s;
+
+	must(connect(c, (struct sockaddr *)&at, sizeof(at)), 0, "connect");
+	s = accept(listener, NULL, NULL);
+	must(write(c, buf, SIZE), SIZE, "write");
+	must(read(s, buf, SIZE), SIZE, "read");
+	must(write(s, buf, SIZE), SIZE, "write");
+	must(read(c, buf, SIZE), SIZE, "read");
+	must(close(c), 0, "close");
+	must(read(s, buf, SIZE), 0, "read of the end");
+	must(close(s), 0, "close");
+}
+
 /* What was sent just now is looked for twice where there are several: what came
  * before it may be found only then. Not where some microseconds have passed, as
  * on a slow host they have anyway. */
@@ -104,29 +121,29 @@ static void open_kernels(void)
 
 static void open_ends(void)
 {
-	struct sockaddr_in a = { .sin_family = AF_INET,
-				 .sin_addr = { htonl(INADDR_LOOPBACK) } };
 	struct epoll_event ev = { .events = EPOLLIN };
-	socklen_t len = sizeof(a);
+	socklen_t len = sizeof(at);
 	int l = socket(AF_INET, SOCK_STREAM, 0);
 
-	must(bind(l, (struct sockaddr *)&a, len), 0, "bind");
+	listener = l;
+	at.sin_family = AF_INET;
+	at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+	must(bind(l, (struct sockaddr *)&at, len), 0, "bind");
 	must(listen(l, 1), 0, "listen");
-	must(getsockname(l, (struct sockaddr *)&a, &len), 0, "getsockname");
+	must(getsockname(l, (struct sockaddr *)&at, &len), 0, "getsockname");
 	ep = epoll_create1(0);
 	many = epoll_create1(0);
 	for (int i = 0; i <= MANY; i++) {
 		int *e = ends[i];
 
 		e[0] = socket(AF_INET, SOCK_STREAM, 0);
-		must(connect(e[0], (struct sockaddr *)&a, len), 0, "connect");
+		must(connect(e[0], (struct sockaddr *)&at, len), 0, "connect");
 		e[1] = accept(l, NULL, NULL);
 		if (e[1] < 0)
 			err(1, "accept");
 		must(epoll_ctl(i ? many : ep, EPOLL_CTL_ADD, e[1], &ev), 0,
 		     "epoll_ctl");
 	}
-	close(l);
 	/* A connection whose set nobody was seen to wait for does not move. */
 	must(epoll_wait(ep, &ev, 1, 0), 0, "epoll_wait");
 	must(epoll_wait(many, &ev, 1, 0), 0, "epoll_wait");
@@ -187,5 +204,7 @@ int main(void)
 		run_epoll_wait_many();
 		must(read(e[1], buf, SIZE), SIZE, "read");
 	}
+	for (int i = 0; i < TIMES; i++)
+		run_short();
 	return 0;
 }
