@@ -59,8 +59,16 @@
 #include "preload/shim.h"
 
 /* How long an item without events stays active, in exi_ticks(). After that the
- * library requests a doorbell from its peer. */
+ * library requests a doorbell from its peer. As long again for each IDLE_CROWD
+ * active items, which take so much longer until each had its turn. */
 #define IDLE_TICKS 2000000
+#define IDLE_CROWD 256
+/* How many looks an active item without events gets. A server that takes
+ * IDLE_BATCH of its items at a time looks at each of them as often before it
+ * has taken all: an item that rested meanwhile would cost a wake-up for each
+ * message. */
+#define IDLE_LOOKS 16
+#define IDLE_BATCH 16
 /* After QUIET_ASKS answers in a row without an event, and while fabrics have
  * events, the library does not ask the kernel again for KERNEL_TICKS, in
  * exi_ticks(). */

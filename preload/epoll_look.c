@@ -65,10 +65,8 @@
 #include "core/link/control.h"
 #include "preload/epoll.h"
 
-/* How many looks an active item without events gets, and above how many active
- * items IDLE_TICKS does not count. */
-#define IDLE_LOOKS 16
-#define MANY	   256
+/* Above how many active items IDLE_TICKS does not count. */
+#define MANY 256
 
 /* The event of an item after a look; 0: none. */
 static inline uint32_t seen_locked(struct item *it, uint32_t now,
@@ -300,7 +298,9 @@ static inline bool find_locked(struct search *c, struct item *it)
 static inline bool may_rest_locked(const struct search *c, struct item *it)
 {
 	EXI_LOCKED(&it->set->lock);
-	return !c->spins && c->until == UINT64_MAX && ++it->idle > IDLE_LOOKS &&
+	return !c->spins && c->until == UINT64_MAX &&
+	       ++it->idle >
+		       IDLE_LOOKS + (uint32_t)c->s->n_active / IDLE_BATCH &&
 	       (c->began - it->busy > IDLE_TICKS || c->s->n_active > MANY);
 }
 

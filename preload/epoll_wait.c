@@ -102,6 +102,7 @@ static bool arm_all_locked(struct set *s, bool looked)
 {
 	uint32_t stirs = s->stirs;
 	uint64_t ticks = exi_ticks(), sleep = exi_ready_sleep();
+	uint64_t lately = IDLE_TICKS * (1 + (uint64_t)s->n_active / IDLE_CROWD);
 	bool ret = true, stays;
 	int left;
 
@@ -112,7 +113,7 @@ static bool arm_all_locked(struct set *s, bool looked)
 
 		if (!it)
 			break;
-		stays = ticks - it->busy < IDLE_TICKS;
+		stays = ticks - it->busy < lately;
 		exi_unlock(&s->lock);
 		/* Armed and active: its wake-up came since the last look. */
 		shim_item_disarm(it);
