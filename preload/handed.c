@@ -49,15 +49,21 @@ static void each(const struct msghdr *m, void (*f)(int fd, void *arg),
 	}
 }
 
+struct leaving {
+	int by;
+	bool any; /* a connection is among the descriptors */
+};
+
 static void note(int fd, void *arg)
 {
 	EXI_CANCEL_OFF(false);
-	const int *by = arg;
+	struct leaving *l = arg;
 
-	if (*by < 0)
+	if (l->by < 0)
 		exi_handed_copied(fd);
 	else
-		exi_hand_note(fd, *by);
+		exi_hand_note(fd, l->by);
+	l->any |= shim_sock(fd) != NULL;
 }
 
 static void tell(int fd, void *arg)
@@ -78,12 +84,15 @@ static void passed(int fd, void *arg)
 void shim_before_passing(int by, const struct mmsghdr *m, unsigned int n)
 {
 	struct exi_patience p = { 0 };
+	struct leaving l = { .by = by };
 	unsigned int i;
 
 	if (!shim_ready())
 		return;
 	for (i = 0; i < n; i++)
-		each(&m[i].msg_hdr, note, &by);
+		each(&m[i].msg_hdr, note, &l);
+	if (!l.any) /* most descriptors that are passed are of files */
+		return;
 	for (i = 0; i < n; i++)
 		each(&m[i].msg_hdr, tell, NULL);
 	for (i = 0; i < n; i++)
