@@ -5,13 +5,23 @@
 #define EXI_CORE_BASE_PROOF_UNIX_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "core/base/util.h"
 
 struct exi_tuple;
 
-/* Fills the parts of the tuple that are specific to UNIX sockets. -ENOTCONN. */
+/* Fills the parts of the tuple that are specific to UNIX sockets. -ENOTCONN,
+ * -EACCES. */
 int exi_unix_tuple(int fd, struct exi_tuple *ret);
+
+/* A look by inode number passes all sockets of the namespace in the kernel, and
+ * any user can make many. So a process whose looks take long rests: it makes no
+ * new ones for ten seconds, and connections that would meet stay in the kernel.
+ * looked: tells how much CPU time a look took, at what time. rests: whether the
+ * process rests; exi_unix_tuple() is -EACCES then. */
+void exi_unix_looked(uint64_t cpu_ns, uint64_t now);
+bool exi_unix_rests(void);
 
 /* As the functions of the same names in proof.h. */
 int exi_unix_same_user(const struct exi_tuple *t, int link);

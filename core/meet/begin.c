@@ -266,14 +266,17 @@ int exi_begin_may_meet(struct exi_sock *sk, int fd, struct exi_tuple *ret)
 			     ? EXS_X_REASON_SHARED
 		     : exi_closing_full() ? EXS_X_REASON_DESCRIPTORS
 					  : exi_surroundings_reason();
+	int err;
 
 	if (!reason && exi_unseen_waits(fd))
 		reason = EXS_X_REASON_UNSEEN_WAIT;
 	if (!reason)
 		reason = sk->base->forbidden(fd);
+	err = reason ? 0 : exi_tuple_of(fd, ret);
 	/* What was accepted was connected, and has ended. */
-	if (!reason && exi_tuple_of(fd, ret))
-		reason = sk->role == EXI_ROLE_ACCEPT
+	if (err)
+		reason = err == -EACCES ? EXS_X_REASON_NO_PROOF
+			 : sk->role == EXI_ROLE_ACCEPT
 				 ? EXS_X_REASON_HALF_CLOSED
 				 : EXS_X_REASON_NOT_CONNECTED;
 	else if (!reason && !atomic_load(&sk->met_port)) {

@@ -20,6 +20,7 @@
 
 #include "core/base/proof.h"
 #include "core/base/proof_unix.h"
+#include "core/base/util.h"
 #include "core/sock/base.h"
 #include "core/sock/table.h"
 #include "tests/support/check.h"
@@ -329,6 +330,30 @@ static void a_ring_has_room_for_what_the_kernel_has(void **state)
 	part(ends);
 }
 
+/* As where a stranger has made very many sockets. */
+static void slow_looks_end_for_a_while(void **state)
+{
+	const uint64_t slow = 1000000, rest = 10000000000u;
+	struct exi_tuple t;
+	int ends[2];
+
+	connected(ends);
+	for (int i = 0; i < 6; i++) { /* one look is no reason */
+		exi_unix_looked(i % 3 ? slow : 0, exi_now_ns());
+		T(!exi_unix_rests());
+	}
+	T_OK(exi_tuple_of(ends[0], &t));
+	for (int i = 0; i < 4; i++)
+		exi_unix_looked(slow, exi_now_ns());
+	T(exi_unix_rests());
+	T_EQ(exi_tuple_of(ends[0], &t), -EACCES);
+	for (int i = 0; i < 4; i++) /* it is over */
+		exi_unix_looked(slow, exi_now_ns() - rest);
+	T(!exi_unix_rests());
+	T_OK(exi_tuple_of(ends[0], &t));
+	part(ends);
+}
+
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
@@ -341,6 +366,7 @@ int main(void)
 		cmocka_unit_test(the_sign_is_seen_by_the_other_end),
 		cmocka_unit_test(streams_are_told_from_other_unix_sockets),
 		cmocka_unit_test(credentials_with_each_message_forbid_it),
+		cmocka_unit_test(slow_looks_end_for_a_while),
 	};
 
 	setenv("EXS_UNIX", "on", 1);
