@@ -283,8 +283,10 @@ static void show(const struct check *c)
 
 	printf("%s\n", c->what);
 	for (unsigned int i = 0; i < c->n; i++)
-		printf("  %-10s %-7s %s\n", c->step[i].name,
-		       words[c->step[i].state], c->step[i].text);
+		printf(c->step[i].text[0] ? "  %-10s %-7s %s\n"
+					  : "  %-10s %s%s\n",
+		       c->step[i].name, words[c->step[i].state],
+		       c->step[i].text);
 	printf("verdict: %s\n", c->verdict);
 	if (c->cure[0])
 		printf("to do: %s\n", c->cure);

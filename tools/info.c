@@ -190,8 +190,8 @@ static void show_fabrics(void)
 
 	printf("\nFabrics\n");
 	for (unsigned int i = 0; fabric_row(i, &row); i++)
-		printf("  %-8s %-12s %s\n", row.name, state_of(&row),
-		       why_of(&row));
+		printf(*why_of(&row) ? "  %-8s %-12s %s\n" : "  %-8s %s%s\n",
+		       row.name, state_of(&row), why_of(&row));
 }
 
 /* Shows what providers found: devices, domains. */
