@@ -159,7 +159,7 @@ def is_failed(what, one, step, words, cure):
 
 def stat_says(what, pid, reason, cure, under=()):
     status, out, err = tool('stat', pid, under=under)
-    check(status == 0 and reason in out and re.search(cure, out), what, 'stat', out, err)
+    check(status == 0 and re.search(reason, out) and re.search(cure, out), what, 'stat', out, err)
 
 
 def pair(reason, step, words, cure, *, server=None, client=None, under=(), at='127.0.0.1',
@@ -306,8 +306,11 @@ def programs():
          client_under=[DENY, 'netlink'])
     pair('descriptors', 'limits', r'\d+ of 130 descriptors', 'ulimit -n', n=60,
          client_under=few_descriptors(130))
+    # The server's own reason depends on whether the client had a descriptor left to
+    # say that it stays on TCP, and on how long the server has waited.
     pair('descriptors', 'peer', 'ulimit -n of 31', 'ulimit -n', whose='server',
-         client_under=few_descriptors(31), stat=('undecided', 'EXS_UPGRADE'))
+         client_under=few_descriptors(31),
+         stat=('undecided|peer-request|plain-peer', 'EXS_UPGRADE|the other end|exs info'))
     no_environment()
     one = pair('none', '', '', '', client_under=['prlimit', '--memlock=0:0'])
     check(one and 'locked memory 0 bytes' in step_of(one, 'limits')['text'],
