@@ -223,12 +223,26 @@ static int tcp_error(struct exi_sock *sk)
 		       : (int)-n;
 }
 
+#define DYING_MS 100
+
+/* A process that ends closes its link and its stream one after the other, in
+ * any order. What it left unread is known when its stream has ended. */
+static void await_end(const struct exi_sock *sk)
+{
+	struct pollfd p = { .fd = sk->tcp->fd };
+
+	if (atomic_load(&sk->sh->gone))
+		(void)poll(&p, 1, DYING_MS);
+}
+
 ssize_t exi_half_recv_ended_locked(struct exi_sock *sk, struct exi_half *h)
 {
 	int err = h->err;
 
 	EXI_LOCKED(&h->lock);
 	h->err = 0;
+	if (sk->base->ends_both && !h->ended && !h->fin)
+		await_end(sk);
 	if (!err && !h->ended)
 		err = tcp_error(sk);
 	/* Bytes on the way are lost, and the end was not sent. */
@@ -236,7 +250,7 @@ ssize_t exi_half_recv_ended_locked(struct exi_sock *sk, struct exi_half *h)
 	    atomic_load(&sk->sh->gone))
 		err = ECONNRESET;
 	/* Nobody may have looked since the peer's stream ended. */
-	if (sk->base->ends_both && !h->ended)
+	if (sk->base->ends_both && !h->ended && !h->fin)
 		look_for_cut_locked(sk);
 	if (exi_half_take_cut(h) && !err)
 		err = ECONNRESET;

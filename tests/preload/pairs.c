@@ -250,6 +250,43 @@ static void child_ends(int sv[2], bool unread, bool killed)
 	is("send", send(sv[0], "x", 1, 0));
 }
 
+/* The parent receives while the child ends. */
+static void child_ends_unread(int sv[2])
+{
+	static char buf[SIZE];
+	pid_t pid = start_child();
+
+	if (pid == 0) {
+		close(sv[0]);
+		for (int i = 0; i < ROUNDS; i++) {
+			get_all(sv[1], buf, sizeof(buf));
+			put_all(sv[1], buf, sizeof(buf));
+		}
+		settle(sv[1], POLLIN);
+		_exit(0);
+	}
+	close(sv[1]);
+	ask(sv[0]);
+	put_text(sv[0], "unread");
+	rest("rest", sv[0]);
+	rest("again", sv[0]);
+	child("child", pid);
+}
+
+ROW(pair_child_ends_while_awaited)
+{
+	int sv[2];
+
+	for (int i = 0; i < 4; i++) {
+		if (i & 1)
+			make_warm(sv);
+		else
+			make(sv);
+		child_ends_unread(sv);
+		close(sv[0]);
+	}
+}
+
 static void row_child_ends(void)
 {
 	int sv[2];
