@@ -433,14 +433,17 @@ class Batch:
     def send(self, s: "Socket", data: Buffer, flags: int = socket.MSG_NOSIGNAL,
              handle: Any = None, memory: Optional["Memory"] = None,
              until: Optional[float] = None) -> None:
+        """Adds a send of data; until is a time of time.monotonic()."""
         self._add(EVT_SEND, s, _readable(data), flags, handle, memory, until)
 
     def recv_into(self, s: "Socket", buffer: Buffer, flags: int = 0, handle: Any = None,
                   memory: Optional["Memory"] = None, until: Optional[float] = None) -> None:
+        """Adds a receive into a writable buffer."""
         self._add(EVT_RECV, s, _writable(buffer), flags, handle, memory, until)
 
     def connect(self, s: "Socket", address: Address, handle: Any = None,
                 until: Optional[float] = None) -> None:
+        """Adds a connect; with until it ends by then, with ETIMEDOUT."""
         packed = ctypes.create_string_buffer(_address(address, s._family()))
         self._add(EVT_CONNECT, s, (ctypes.addressof(packed), len(packed) - 1, packed), 0,
                   handle, None, until)
@@ -486,6 +489,7 @@ class Socket:
             self.fd = _call("socket", family, kind | socket.SOCK_CLOEXEC, 0)
 
     def fileno(self) -> int:
+        """The descriptor, for select() and the like."""
         return self.fd
 
     def bind(self, address: Address) -> None:
