@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The C library's own socket calls. In libexs.so the linker directs the calls
- * of the whole library here (--wrap), so that they bypass any code that
- * interposes the names: the shim, which would lead them back to the library. */
+/* The C library's own calls. In libexs.so the linker directs the calls of the
+ * whole library here (--wrap), so that they bypass any code that interposes the
+ * names: the shim, which would lead them back to the library, and libraries
+ * like fakeroot's, which ask a server about files, by a socket and with a lock
+ * held. */
 
 #include <dlfcn.h>
 #include <gnu/lib-names.h>
@@ -12,6 +14,7 @@
 #include <stdio.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/types.h>
 #include <time.h>
 
@@ -82,6 +85,10 @@ NATIVE(int, epoll_pwait2,
        (ep, ev, n, t, s))
 NATIVE(int, epoll_wait, (int ep, struct epoll_event *ev, int n, int ms),
        (ep, ev, n, ms))
+NATIVE(int, fstat64, (int fd, struct stat64 *st), (fd, st))
+NATIVE(int, fstatat64,
+       (int dir, const char *path, struct stat64 *st, int flags),
+       (dir, path, st, flags))
 NATIVE(int, getpeername, (int fd, struct sockaddr *addr, socklen_t *len),
        (fd, addr, len))
 NATIVE(int, getsockname, (int fd, struct sockaddr *addr, socklen_t *len),
@@ -114,6 +121,11 @@ NATIVE(int, socket, (int domain, int type, int protocol),
        (domain, type, protocol))
 NATIVE(int, socketpair, (int domain, int type, int protocol, int *pair),
        (domain, type, protocol, pair))
+NATIVE(int, stat64, (const char *path, struct stat64 *st), (path, st))
+NATIVE(int, statx,
+       (int dir, const char *path, int flags, unsigned int mask,
+	struct statx *st),
+       (dir, path, flags, mask, st))
 NATIVE(ssize_t, write, (int fd, const void *buf, size_t n), (fd, buf, n))
 
 /* NATIVE_VARIADIC() is for a function with one argument of any kind, as the C
