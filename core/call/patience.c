@@ -60,6 +60,22 @@ int exi_flow_error(int fd)
 		       : 0;
 }
 
+/* What a process knows of a connection that it shared, of which it is the only
+ * holder now: nothing yet. *was is the word.
+ *
+ * Pairing: a fork counts the child, then changes the word; this has read the
+ * word, then reads the count, then exchanges the word. All accesses are in one
+ * order: if the word is the fork's, the count has the child; if it is older,
+ * the exchange fails, or comes first and the fork marks it again. */
+static void own_again(struct exi_sock *sk, uint32_t *was)
+{
+	uint32_t ask = *was & ~(uint32_t)EXI_BLOCKING_KNOWN;
+
+	if (exi_holders_one(&sk->sh->holders) &&
+	    atomic_compare_exchange_strong(&sk->blocking, was, ask))
+		*was = ask;
+}
+
 bool exi_flow_nonblocking(struct exi_sock *sk, int fd, int flags)
 {
 	uint32_t was =
@@ -71,6 +87,11 @@ bool exi_flow_nonblocking(struct exi_sock *sk, int fd, int flags)
 		return true;
 	if (known == EXI_BLOCKING_YES || known == EXI_BLOCKING_NO)
 		return known == EXI_BLOCKING_NO;
+	if (known == EXI_BLOCKING_SHARED) {
+		was = atomic_load(&sk->blocking);
+		own_again(sk, &was);
+		known = was & EXI_BLOCKING_MASK;
+	}
 	fl = fcntl(fd, F_GETFL);
 	/* Unless a change came meanwhile. */
 	if (fl >= 0 && exi_closes_seen && known == EXI_BLOCKING_ASK)

@@ -41,6 +41,18 @@ static bool before_fork(const struct exi_sock *sk)
 	return atomic_load(&sk->born) < my_fork;
 }
 
+/* The word changes even if it was shared before: own_again() in patience.c
+ * pairs with this. */
+static void share_blocking(struct exi_sock *sk)
+{
+	uint32_t was = atomic_load(&sk->blocking);
+
+	while (!atomic_compare_exchange_weak(&sk->blocking, &was,
+					     (was | EXI_BLOCKING_SHARED) +
+						     EXI_BLOCKING_CHANGE))
+		;
+}
+
 /* Another thread may close it, or make another in its memory. */
 static void prefork_one(struct exi_sock *sk, void *arg)
 {
@@ -49,8 +61,8 @@ static void prefork_one(struct exi_sock *sk, void *arg)
 	if (!before_fork(sk))
 		return;
 	exi_candidate_fork(sk); /* while no other process has the link */
-	atomic_fetch_or(&sk->blocking, EXI_BLOCKING_SHARED);
 	exi_holders_prefork(&sh->holders);
+	share_blocking(sk); /* after the count */
 	atomic_store(&sh->owner, 0);
 	/* The child cannot get a device, nor a loan: it will ask the parent. */
 	if (stays(sk))

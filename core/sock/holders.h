@@ -47,6 +47,13 @@ uint32_t exi_holders_count(struct exi_holders *h);
 /* Whether this process has the connection, and no other. */
 EXI_SHIM bool exi_holders_alone(struct exi_holders *h);
 
+/* The same, and no stray: false also for a process that has ended without a
+ * close. Makes no system call. */
+static inline bool exi_holders_one(const struct exi_holders *h)
+{
+	return atomic_load(&h->n) == 1 && !atomic_load(&h->strays);
+}
+
 /* An exec that closes the connection is about to begin (leaves), or has failed.
  * The process counts until it ends: no call reports that an exec succeeded, and
  * another process would free memory that this process still uses if it did
