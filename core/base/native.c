@@ -16,6 +16,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/types.h>
+#include <sys/uio.h>
 #include <time.h>
 
 /* Defined by the shim; null without it. */
@@ -101,6 +102,9 @@ NATIVE(int, ppoll,
        (struct pollfd * p, nfds_t n, const struct timespec *t,
 	const sigset_t *s),
        (p, n, t, s))
+NATIVE(ssize_t, pwritev64v2,
+       (int fd, const struct iovec *v, int n, off64_t at, int flags),
+       (fd, v, n, at, flags))
 NATIVE(ssize_t, read, (int fd, void *buf, size_t n), (fd, buf, n))
 NATIVE(ssize_t, recv, (int fd, void *buf, size_t n, int flags),
        (fd, buf, n, flags))
