@@ -275,8 +275,8 @@ short exi_ready_told(struct exi_sock *sk, short revents)
 	 * too, whether the peer left bytes unread. */
 	exi_lock(&sh->half[EXI_TX].lock);
 	/* But the link of a process that ends may hang up before its stream
-	 * does. */
-	if (atomic_load(&sh->gone))
+	 * does. Another thread may have closed the connection meanwhile. */
+	if (exi_sock_shared(sk) == sh && atomic_load(&sh->gone))
 		exi_flow_bereft_locked(sk);
 	cut = atomic_load(&sh->half[EXI_RX].cut) == EXI_CUT_UNTOLD;
 	exi_unlock(&sh->half[EXI_TX].lock);

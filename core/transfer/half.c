@@ -148,11 +148,12 @@ ssize_t exi_half_end_read_locked(struct exi_sock *sk, struct exi_half *h)
 bool exi_flow_bereft_locked(struct exi_sock *sk)
 {
 	struct exi_half *h = &sk->sh->half[EXI_TX];
-	struct pollfd p = { .fd = sk->tcp->fd, .events = POLLRDHUP };
+	struct pollfd p = { .events = POLLRDHUP };
 
 	EXI_LOCKED(&h->lock);
 	if (h->mode != EXI_MODE_RING || !sk->fab)
 		return h->mode == EXI_MODE_TCP;
+	p.fd = sk->tcp->fd;
 	/* Another process may still have the descriptor, and wait for what is
 	 * lost. */
 	if (!exi_sock_current(sk, p.fd) || poll(&p, 1, 0) <= 0)
