@@ -264,7 +264,7 @@ void shim_epoll_hides(struct exi_sock *sk, int fd)
 	int unread;
 	uint64_t came;
 
-	if (!sk->waiters[EXI_RX])
+	if (!atomic_load(&sk->lookers[EXI_RX])) /* an item looks, too */
 		return;
 	unread = exi_ready_unread(sk, fd);
 	if (unread <= 0)
