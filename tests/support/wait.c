@@ -112,7 +112,7 @@ static bool all_in(pid_t pid, const char *name, char state)
 	dir = opendir(path);
 	T_MSG(dir != NULL, "no process %d", pid);
 	while ((!name || s == '?') && (e = readdir(dir))) {
-		if (e->d_name[0] == '.')
+		if (e->d_name[0] == '.' || atoi(e->d_name) == gettid())
 			continue;
 		s = state_if(pid, atoi(e->d_name), name);
 		ret &= s == state || s == '?';

@@ -34,9 +34,9 @@ void t_until_asleep(pid_t tid);
  * because the thread may have been asleep for another reason. */
 void t_interrupt(pid_t tid, const _Atomic bool *over);
 
-/* Waits until each thread of a process is in this state, by the letter in
- * /proc: 'T' is stopped; of a killed process one thread in state 'Z' is left
- * when its descriptors are closed. */
+/* Waits until each thread of a process, but the caller, is in this state, by
+ * the letter in /proc: 'T' is stopped; of a killed process one thread in state
+ * 'Z' is left when its descriptors are closed. */
 void t_until_all(pid_t pid, char state);
 
 /* Waits until the library's service thread in that process sleeps: it has then
