@@ -33,8 +33,10 @@ WRAPS = {
 # then the other waits for it until the connection ends.
 UNTOLD = 'descriptors or timeout or plain-peer or undecided'
 
-# What is decided when the connection ends: somebody might have come.
+# What is decided when the connection ends: somebody might have come. An end looks for
+# its peer within 200 ms, and waits 300 ms for it, however busy the host is.
 LATE = ('plain-peer', 'remote', UNTOLD)
+LATE_MS = 500
 
 # The server and the client; their settings; what they say then. An end that is
 # plain says nothing.
@@ -85,6 +87,7 @@ def talk(tools, case, address='127.0.0.1', within=((), ()), more=()):
     exs, deny, program = tools
     server_is, client_is, server_env, client_env = case[:4]
     server_wants, client_wants = ('' if w in LATE else w for w in case[4:])
+    least = str(LATE_MS if set(LATE) & set(case[4:]) else 0)
 
     def command(what, where):
         if what == PLAIN:
@@ -98,7 +101,7 @@ def talk(tools, case, address='127.0.0.1', within=((), ()), more=()):
         stderr=subprocess.PIPE)
     port = server.stdout.readline().strip()
     client = subprocess.run(
-        command(client_is, within[1]) + ['call', client_wants, address, port],
+        command(client_is, within[1]) + ['call', client_wants, address, port, least],
         env=environment(client_env), stdout=subprocess.PIPE,
         stderr=subprocess.PIPE, text=True, timeout=60, check=False)
     _, text = server.communicate(timeout=60)

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Two programs that know nothing of the library, one of which answers what the
  * other sends, until both ends are said to be where they should be: talk serve
- * WANTED ADDRESS [confined|root FOLDER], talk call WANTED ADDRESS PORT. The
+ * WANTED ADDRESS [confined|root FOLDER], talk call WANTED ADDRESS PORT MS. The
  * first prints its port, the second the number of bytes each way. WANTED is
- * shm, or the reason why not; or nothing is waited for. */
+ * shm, or the reason why not; or nothing is waited for. They talk for MS at
+ * least. */
 #include <arpa/inet.h>
 #include <dlfcn.h>
 #include <err.h>
@@ -129,11 +130,12 @@ static long now_ms(void)
 	return t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
-static int call(const char *wanted, const char *to, const char *port)
+static int call(const char *wanted, const char *to, const char *port,
+		const char *ms)
 {
 	struct sockaddr_in a = address(to, atoi(port));
 	int fd = socket(AF_INET, SOCK_STREAM, 0);
-	long end = now_ms() + MOST, rounds = 0;
+	long began = now_ms(), rounds = 0;
 	static char buf[BLOCK];
 
 	if (fd < 0 || connect(fd, (struct sockaddr *)&a, sizeof(a)) < 0)
@@ -144,8 +146,9 @@ static int call(const char *wanted, const char *to, const char *port)
 		put(fd, buf);
 		if (!get(fd, buf))
 			errx(1, "the server ended");
-	} while (++rounds < ROUNDS ||
-		 ((!buf[0] || !is_as_wanted(fd, wanted)) && now_ms() < end));
+	} while (++rounds < ROUNDS || now_ms() < began + atoi(ms) ||
+		 ((!buf[0] || !is_as_wanted(fd, wanted)) &&
+		  now_ms() < began + MOST));
 	printf("%ld\n", rounds * BLOCK);
 	return close(fd);
 }
@@ -154,8 +157,8 @@ int main(int argc, char **argv)
 {
 	if (argc >= 4 && strcmp(argv[1], "serve") == 0)
 		return serve(argv[2], argv[3], argv + 4);
-	if (argc == 5 && strcmp(argv[1], "call") == 0)
-		return call(argv[2], argv[3], argv[4]);
+	if (argc == 6 && strcmp(argv[1], "call") == 0)
+		return call(argv[2], argv[3], argv[4], argv[5]);
 	fprintf(stderr, "usage: talk serve|call WANTED ADDRESS ...\n");
 	return 1;
 }
