@@ -7,6 +7,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/exs_ext.h>
 #include <sys/socket.h>
 #include <sys/types.h>
@@ -35,6 +37,7 @@
 #include "core/transfer/half.h"
 #include "core/transfer/lookup.h"
 #include "core/transfer/op.h"
+#include "core/transfer/parts.h"
 #include "core/transfer/place.h"
 #include "core/transfer/progress.h"
 #include "core/transfer/ring_io.h"
@@ -207,15 +210,40 @@ static ssize_t kernel_send(const struct exi_call *c, struct exi_half *h,
 	return b.n;
 }
 
-/* Sends the next piece, behind the operations that are queued already. Returns
- * true if the call is over, with *ret. */
+/* A copy of what is left, of several pieces that are to stay together; null:
+ * there is no need, or no memory. */
+static char *gather(const struct exi_pieces *from)
+{
+	struct exi_pieces p = *from;
+	size_t len, n = 0;
+	char *ret;
+	void *buf;
+
+	if (p.n < 2 || p.left > EXI_PARTS_GATHER || !(ret = malloc(p.left)))
+		return NULL;
+	while ((len = exi_pieces_next(&p, &buf))) {
+		memcpy(ret + n, buf, len);
+		n += len;
+		exi_pieces_moved(&p, len);
+	}
+	return ret;
+}
+
+/* Sends the next piece, or all that stay together, behind the operations that
+ * are queued already: another may be queued before the next turn. Returns true
+ * if the call is over, with *ret. */
 static bool send_in_turn(const struct exi_call *c, struct exi_pieces *from,
 			 size_t *done, ssize_t *ret)
 {
 	void *buf;
 	size_t len = exi_pieces_next(from, &buf);
+	char *copy = gather(from);
 
-	*ret = exi_patience_in_turn(c->fd, EXS_EVT_SEND, buf, len, c->flags);
+	if (copy)
+		len = from->left;
+	*ret = exi_patience_in_turn(c->fd, EXS_EVT_SEND, copy ? copy : buf, len,
+				    c->flags);
+	free(copy);
 	if (*ret < (ssize_t)len || from->left == len)
 		return true;
 	*done += len;
