@@ -218,6 +218,19 @@ ROW(pair_kept_by_a_child_of_a_moved)
 	kept_by_child(sv);
 }
 
+/* The child's part until the parent's last bytes, which it has not read. */
+static void answer(int sv[2])
+{
+	static char buf[SIZE];
+
+	close(sv[0]);
+	for (int i = 0; i < ROUNDS; i++) {
+		get_all(sv[1], buf, sizeof(buf));
+		put_all(sv[1], buf, sizeof(buf));
+	}
+	settle(sv[1], POLLIN);
+}
+
 /* The child is gone with bytes of its own on their way, and perhaps with bytes
  * unread. */
 static void child_ends(int sv[2], bool unread, bool killed)
@@ -226,12 +239,7 @@ static void child_ends(int sv[2], bool unread, bool killed)
 	pid_t pid = start_child();
 
 	if (pid == 0) {
-		close(sv[0]);
-		for (int i = 0; i < ROUNDS; i++) {
-			get_all(sv[1], buf, sizeof(buf));
-			put_all(sv[1], buf, sizeof(buf));
-		}
-		settle(sv[1], POLLIN);
+		answer(sv);
 		put_all(sv[1], buf, sizeof(buf));
 		if (!unread)
 			get_all(sv[1], buf, 6);
@@ -253,16 +261,10 @@ static void child_ends(int sv[2], bool unread, bool killed)
 /* The parent receives while the child ends. */
 static void child_ends_unread(int sv[2])
 {
-	static char buf[SIZE];
 	pid_t pid = start_child();
 
 	if (pid == 0) {
-		close(sv[0]);
-		for (int i = 0; i < ROUNDS; i++) {
-			get_all(sv[1], buf, sizeof(buf));
-			put_all(sv[1], buf, sizeof(buf));
-		}
-		settle(sv[1], POLLIN);
+		answer(sv);
 		_exit(0);
 	}
 	close(sv[1]);
