@@ -82,15 +82,21 @@ static bool meeting_fails(struct exi_trial *ret)
 }
 
 /* A row of the registry; a fabric within the host is not usable if this process
- * cannot meet others. */
+ * may have no rings, or cannot meet others. */
 static bool fabric_row(unsigned int i, struct exi_registry_row *ret)
 {
 	struct exi_trial t;
 
 	if (!exi_registry_row(i, ret))
 		return false;
-	if (ret->usable && ret->provider->wire_id &&
-	    (ret->provider->caps & EXI_CAP_LOCAL) && meeting_fails(&t)) {
+	if (!ret->usable || !ret->provider->wire_id ||
+	    !(ret->provider->caps & EXI_CAP_LOCAL))
+		return true;
+	if (!exi_config()->memory_limit_mb) {
+		ret->usable = false;
+		snprintf(ret->why, sizeof(ret->why),
+			 "EXS_MEMORY_LIMIT_MB is 0; raise it");
+	} else if (meeting_fails(&t)) {
 		ret->usable = false;
 		snprintf(ret->why, sizeof(ret->why), "%s: %s; %s", t.name,
 			 strerrordesc_np(-t.err), t.cure);

@@ -139,8 +139,9 @@ const struct exi_config_setting exi_config_settings[] = {
 		.variable = "EXS_MEMORY_LIMIT_MB",
 		.strict = true,
 		.accepts = "0 to 1048576",
-		.help = "The most memory in MiB for all rings; the default is "
-			"less if the cgroup's limit is below 8 GiB.",
+		.help = "The most memory in MiB for all rings (0: connections "
+			"of one host stay on TCP); the default is less if the "
+			"cgroup's limit is below 8 GiB.",
 		.fallback = NUMBER(EXI_MEMORY_LIMIT_MB),
 		.parse = exi_setting_parse_u32,
 		.print = exi_setting_print_u32,

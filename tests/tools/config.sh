@@ -36,6 +36,7 @@ has '^  EXS_SPIN_US +4 +file$' env EXS_CONFIG="$tmp/mine" "$exs" info --program 
 has '^  EXS_UPGRADE +bytes:65536 +/etc/exs/exs.conf, rule r, profile safe$' \
 	env EXS_CONFIG="$tmp/mine" "$exs" info --program redis-server
 has '^  EXS_SPIN_US +5 +environment$' env EXS_SPIN_US=5 "$exs" info --config
+has '^  shm +not usable +EXS_MEMORY_LIMIT_MB is 0' env EXS_MEMORY_LIMIT_MB=0 "$exs" info
 # A file that another user may not read is not passed over, unlike one in a directory
 # that this user cannot reach. (In a user namespace there is no other user.)
 as_other()
