@@ -2,13 +2,14 @@
 /* One of two processes is killed, stopped or held up at a point of the library
  * (points.h): at each in turn, at either end. The other one ends soon; what it
  * received is the beginning of what was sent, nothing lost or repeated in it.
- * Of a process that is only held up no byte is missing. No name is left, and
- * the next server has the port. The end that connects closes its connection, or
- * passes it to another program, which goes on by plain calls.
+ * Of a process that is only held up no byte is missing. No name and no process
+ * is left, and the next server has the port. The end that connects closes its
+ * connection, or passes it to another program, which goes on by plain calls.
  *
- * crash FABRIC [--part K/N] [--times N] [--exec] [POINT]: the K-th of N parts
- * of the trials, from 0; a point strikes when it is passed for the N-th time at
- * the latest; only the points before exec. */
+ * crash FABRIC [--part K/N] [--times N] [--sample] [--exec] [POINT]: the K-th
+ * of N parts of the trials, from 0; a point strikes when it is passed for the
+ * N-th time at the latest; each point once at each end: one of three kills, one
+ * stops and one holds up; only the points before exec. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -18,6 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -548,6 +550,8 @@ static bool trial(enum t_side struck)
 	if (at && !port)
 		hold(at);
 	T_UNTIL(t_names_of(port) == 0);
+	/* A child that runs late would pass points of the next trial. */
+	T_UNTIL(waitpid(-1, NULL, WNOHANG) < 0);
 	return ret;
 }
 
@@ -556,22 +560,37 @@ static bool trial(enum t_side struck)
 static struct {
 	const char *fabric, *only;
 	unsigned int part, parts, times;
-	bool only_exec;
+	bool sample, only_exec;
 	unsigned int trials, struck, late;
 } run = { .parts = 1, .times = 4 };
 
-/* A trial is in the same part whenever it is made, whatever others there are:
- * how often a point is passed differs from run to run. */
-static bool is_in_part(enum t_side side, const char *point, unsigned int n)
+static uint32_t hash(const char *point, unsigned int rest)
 {
 	uint32_t h = 2166136261u; /* FNV-1a */
 
 	for (; *point; point++)
 		h = (h ^ (unsigned char)*point) * 16777619u;
-	h = (h ^ (n << 4 | (unsigned int)execs << 3 | (unsigned int)side << 2 |
-		  (unsigned int)how)) *
-	    16777619u;
-	return (h ^ h >> 16) % run.parts == run.part;
+	h = (h ^ rest) * 16777619u;
+	return h ^ h >> 16;
+}
+
+/* A trial is in the same part whenever it is made, whatever others there are:
+ * how often a point is passed differs from run to run. */
+static bool is_in_part(enum t_side side, const char *point, unsigned int n)
+{
+	return hash(point, n << 4 | (unsigned int)execs << 3 |
+				   (unsigned int)side << 2 |
+				   (unsigned int)how) %
+		       run.parts ==
+	       run.part;
+}
+
+/* How a sample strikes at a point. */
+static enum t_strike sampled(enum t_side side, const char *point, bool may_stop)
+{
+	uint32_t h = hash(point, (unsigned int)execs << 1 | (unsigned int)side);
+
+	return h % T_STRIKES == T_STOP && !may_stop ? T_KILL : h % T_STRIKES;
 }
 
 static int by_address(const void *a, const void *b)
@@ -657,6 +676,8 @@ static void strike_at(enum t_side side, const struct t_point *p)
 	if (run.only && strcmp(run.only, name))
 		return;
 	for (how = 0; how < T_STRIKES; how++) {
+		if (run.sample && how != sampled(side, name, p->own > 0))
+			continue;
 		most = how == T_STOP ? p->own : p->passed;
 		for (unsigned int n = 1; n <= most && n <= run.times; n++)
 			if (is_in_part(side, name, n))
@@ -721,6 +742,8 @@ int main(int argc, char **argv)
 				run.parts = 0;
 		} else if (!strcmp(argv[i], "--times") && i + 1 < argc)
 			run.times = (unsigned int)atoi(argv[++i]);
+		else if (!strcmp(argv[i], "--sample"))
+			run.sample = true;
 		else if (!strcmp(argv[i], "--exec"))
 			run.only_exec = true;
 		else if (!run.fabric)
@@ -730,9 +753,11 @@ int main(int argc, char **argv)
 	}
 	if (!run.fabric || run.part >= run.parts) {
 		fprintf(stderr, "crash FABRIC [--part K/N] [--times N] "
-				"[--exec] [POINT]\n");
+				"[--sample] [--exec] [POINT]\n");
 		return 2;
 	}
+	if (run.sample)
+		run.times = 1;
 	want = strcmp(run.fabric, "tcp")
 		       ? (struct t_want){ run.fabric, EXS_X_REASON_NONE }
 		       : (struct t_want){ "tcp", EXS_X_REASON_NO_PROVIDER };
@@ -746,6 +771,7 @@ int main(int argc, char **argv)
 	worst = mmap(NULL, KINDS * sizeof(*worst), PROT_READ | PROT_WRITE,
 		     MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	T(worst != MAP_FAILED);
+	T_OK(prctl(PR_SET_CHILD_SUBREAPER, 1)); /* of children of the struck */
 	strike_everywhere();
 	return 0;
 }
