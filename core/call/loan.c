@@ -373,10 +373,8 @@ static int repay_locked(struct exi_sock *sk, enum exi_dir dir, size_t len)
 	} else if (dir == EXI_TX && still_there(sk, h)) {
 		sk->fab->lops->put(sk->fab, len);
 		exi_flow_account_locked(sk, dir, len);
-		if (exi_unlikely(atomic_load(&sk->fab->unheard))) {
-			atomic_store(&sk->sh->gone, 1);
-			exi_flow_bereft_locked(sk);
-		}
+		if (exi_unlikely(atomic_load(&sk->fab->unheard)))
+			exi_flow_unheard_locked(sk);
 		exi_flow_finish_locked(sk, dir, &l->op, 0);
 	} else {
 		ret = move_repaid(sk, dir, l, len);

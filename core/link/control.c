@@ -494,11 +494,11 @@ static bool read_locked(struct exi_sock *sk, struct reading *r)
 		n = exi_rights_none(l->fd, &m, sizeof(m));
 	if (n == -EAGAIN)
 		return false;
-	r->gone = n <= 0;
-	if (r->gone) {
+	r->gone = n == -EPROTO || (n <= 0 && !exi_ending_waits_locked(sk));
+	if (r->gone)
 		no_packet_locked(sk, n);
+	if (n <= 0)
 		return false;
-	}
 	r->budget -= r->event ? 1 : n;
 	r->news = r->news || n != 1;
 	if (n != 1)
@@ -747,14 +747,17 @@ static void up_expired(struct exi_sock *sk)
 {
 	struct exi_link *l;
 	uint32_t generation;
-	bool leaves = false;
+	bool leaves = false, dying = false;
 
 	exi_lock(&sk->link_lock);
 	generation = atomic_load(&sk->generation);
 	l = sk->link;
 	if (l && l->state == EXI_LINK_UP && exi_begin_is_over(l)) {
-		leaves = l->leaves;
-		if (leaves) {
+		dying = l->dying;
+		leaves = l->leaves && !dying;
+		if (dying) {
+			; /* read below */
+		} else if (leaves) {
 			l->timer.deadline = 0;
 			exi_service_untimed(&l->timer);
 		} else {
@@ -762,6 +765,8 @@ static void up_expired(struct exi_sock *sk)
 		}
 	}
 	exi_unlock(&sk->link_lock);
+	if (dying)
+		exi_link_event(sk, 0);
 	if (!leaves)
 		return;
 	exi_link_shun(sk, generation);

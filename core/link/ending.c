@@ -149,6 +149,41 @@ static void meet_again_locked(struct exi_sock *sk)
 		exi_begin_again(sk);
 }
 
+/* Whether bytes can be in a ring that only the peer's process could move. */
+static bool is_in_use(const struct exi_shared *sh)
+{
+	return sh->half[EXI_TX].mode == EXI_MODE_RING ||
+	       sh->half[EXI_RX].mode == EXI_MODE_LEFT ||
+	       sh->half[EXI_RX].mode == EXI_MODE_RING;
+}
+
+#define DYING_NS 1000000000u
+
+bool exi_ending_waits_locked(struct exi_sock *sk)
+{
+	struct exi_link *l = sk->link;
+	bool in_use;
+
+	EXI_LOCKED(&sk->link_lock);
+	if (!sk->base->ends_both || l->state != EXI_LINK_UP ||
+	    atomic_load(&sk->sh->gone) || atomic_load(&sk->fd) < 0 ||
+	    (exi_tcp_ended(sk) & POLLHUP))
+		return false;
+	exi_meet_lock_halves(sk);
+	in_use = is_in_use(sk->sh);
+	exi_meet_unlock_halves(sk);
+	if (!l->dying)
+		l->dying = exi_now_ns() + DYING_NS;
+	if (!in_use || exi_now_ns() >= l->dying)
+		return false;
+	/* The kernel would report the hang-up again and again; a forked process
+	 * watches it anew. */
+	exi_service_unwatch(l->fd);
+	l->timer.deadline = l->dying;
+	exi_service_timed(&l->timer);
+	return true;
+}
+
 void exi_ending_hung_up_locked(struct exi_sock *sk)
 {
 	struct exi_shared *sh = sk->sh;
@@ -160,9 +195,7 @@ void exi_ending_hung_up_locked(struct exi_sock *sk)
 	said_end = exi_control_said_end_locked(sk);
 	/* Giving back no longer needs the peer: bytes that do not come over TCP
 	 * are read from the ring when TCP has ended. */
-	in_use = sh->half[EXI_TX].mode == EXI_MODE_RING ||
-		 sh->half[EXI_RX].mode == EXI_MODE_LEFT ||
-		 sh->half[EXI_RX].mode == EXI_MODE_RING;
+	in_use = is_in_use(sh);
 	/* The peer has all that this end sends, and may leave before its own
 	 * end of TCP is here. */
 	in_order = said_end || (!in_use && sh->half[EXI_TX].fin);

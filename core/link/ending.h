@@ -33,6 +33,15 @@ void exi_ending_wake_all(struct exi_sock *sk);
  * locked. */
 void exi_ending_bell(struct exi_sock *sk);
 
+/* Called when the pair link hung up: whether the peer is not to count as gone
+ * yet. A process that ends closes its link and its stream one after the other,
+ * in any order, and what it left unread is known when its stream has ended:
+ * until then, for a second at most, nothing has changed for calls, as if the
+ * hang-up came later. The end of the stream, or the link's timer, has the link
+ * read again. Only of a stream that ends both directions. link_lock held, no
+ * half is locked. */
+bool exi_ending_waits_locked(struct exi_sock *sk);
+
 /* Called when the pair link hung up: the connection continues over TCP, or the
  * peer is gone. link_lock held, no half is locked. */
 void exi_ending_hung_up_locked(struct exi_sock *sk);

@@ -51,6 +51,9 @@ struct exi_link {
 	 * since. */
 	uint64_t patience;
 	uint32_t came; /* bytes of the ring, when it was asked last */
+	/* The peer hung up, and its stream has not ended: it counts as gone
+	 * from then on; 0. */
+	uint64_t dying;
 	bool go_sent;
 	bool leaves;	 /* ends once it is not needed, see exi_link_leave() */
 	bool look;	 /* FINSEEN came */

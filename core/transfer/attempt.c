@@ -37,10 +37,12 @@ ssize_t exi_attempt_send_unheard_locked(struct exi_sock *sk, struct exi_half *h,
 					const void *buf, size_t len, ssize_t n)
 {
 	EXI_LOCKED(&h->lock);
-	atomic_store(&sk->sh->gone, 1);
-	return exi_flow_bereft_locked(sk)
-		       ? exi_attempt_send_tcp_locked(sk, h, buf, len, 0)
-		       : n;
+	if (exi_flow_unheard_locked(sk))
+		return exi_attempt_send_tcp_locked(sk, h, buf, len, 0);
+	if (n <= 0)
+		return exi_attempt_send_failed_locked(sk, h, n);
+	exi_half_account_locked(h, n, true);
+	return n;
 }
 
 ssize_t exi_attempt_send_barred_locked(struct exi_sock *sk, struct exi_half *h,

@@ -168,6 +168,19 @@ bool exi_flow_bereft_locked(struct exi_sock *sk)
 	return true;
 }
 
+bool exi_flow_unheard_locked(struct exi_sock *sk)
+{
+	bool bereft;
+
+	EXI_LOCKED(&sk->sh->half[EXI_TX].lock);
+	if (!sk->base->ends_both)
+		atomic_store(&sk->sh->gone, 1);
+	bereft = exi_flow_bereft_locked(sk);
+	if (bereft)
+		atomic_store(&sk->sh->gone, 1);
+	return bereft;
+}
+
 int exi_half_take_err(struct exi_half *h)
 {
 	int err = atomic_load(&h->err);
@@ -224,26 +237,12 @@ static int tcp_error(struct exi_sock *sk)
 		       : (int)-n;
 }
 
-#define DYING_MS 100
-
-/* A process that ends closes its link and its stream one after the other, in
- * any order. What it left unread is known when its stream has ended. */
-static void await_end(const struct exi_sock *sk)
-{
-	struct pollfd p = { .fd = sk->tcp->fd };
-
-	if (atomic_load(&sk->sh->gone))
-		(void)poll(&p, 1, DYING_MS);
-}
-
 ssize_t exi_half_recv_ended_locked(struct exi_sock *sk, struct exi_half *h)
 {
 	int err = h->err;
 
 	EXI_LOCKED(&h->lock);
 	h->err = 0;
-	if (sk->base->ends_both && !h->ended && !h->fin)
-		await_end(sk);
 	if (!err && !h->ended)
 		err = tcp_error(sk);
 	/* Bytes on the way are lost, and the end was not sent. */

@@ -20,6 +20,13 @@ struct exi_op;
  * lock held. */
 bool exi_flow_bereft_locked(struct exi_sock *sk);
 
+/* The same, of a send whose doorbell no process hears. A peer that ends may
+ * have closed its link before its stream: while a stream that ends both
+ * directions has not ended, sending goes on in the ring, as it does in the
+ * kernel, and whoever reads the link notes that the peer is gone. TX lock
+ * held. */
+bool exi_flow_unheard_locked(struct exi_sock *sk);
+
 /* Counts bytes that the fabric moved of an operation. The direction's lock is
  * held. */
 void exi_flow_account_locked(struct exi_sock *sk, enum exi_dir dir, size_t n);

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "core/base/lock.h"
+#include "core/base/util.h"
 #include "core/fabric/provider.h"
 #include "core/link/control.h"
 #include "core/link/ending.h"
@@ -176,6 +177,106 @@ static void what_a_gone_peer_sends_on_tcp_comes(void)
 	t_close(s);
 	t_peer_join(&p);
 	T_MSG(all == MANY, "%zu bytes", all);
+}
+
+/* Reads nothing more, hangs up its link, and keeps its stream until it is told
+ * to end. */
+static void keeps_its_stream(int s, int ctl)
+{
+	int link;
+
+	t_settle(s, T_SHM);
+	t_expect(ctl, 1);
+	link = t_link_of(s);
+	T(link >= 0);
+	T_OK(shutdown(link, SHUT_RDWR));
+	t_expect(ctl, 2);
+}
+
+/* When the peer, whose link hung up, will count as gone. */
+static uint64_t hung_up(int s)
+{
+	struct exi_sock *sk = exi_sock_find(s);
+	uint64_t ret = 0;
+
+	exi_lock(&sk->link_lock);
+	if (sk->link)
+		ret = sk->link->dying;
+	exi_unlock(&sk->link_lock);
+	return ret;
+}
+
+/* Met, with bytes that the peer left unread, and no link any more. */
+static int left_by_one_that_keeps_its_stream(struct t_peer *p)
+{
+	int s;
+
+	setenv("T_UNIX", "1", 1);
+	s = t_pair_fork(p, T_A, keeps_its_stream);
+	t_settle(s, T_SHM);
+	T_EQ(t_send(s, "unread", 6, 0), 6);
+	t_tell(p->ctl, 1);
+	T_UNTIL(hung_up(s));
+	return s;
+}
+
+/* Its stream has not ended, so the kernel would have a call wait; and then it
+ * tells what was unread. False, without a check: the host was slow. */
+static bool lasts_as_long_as_its_stream(void)
+{
+	exs_event_t early, e;
+	ssize_t got, sent;
+	struct t_peer p;
+	uint64_t until;
+	exs_qhandle_t q;
+	int s, n, err;
+	bool in_time;
+	char c;
+
+	s = left_by_one_that_keeps_its_stream(&p);
+	until = hung_up(s);
+	got = t_recv(s, &c, 1, MSG_DONTWAIT);
+	err = errno;
+	sent = t_send(s, "more", 4, MSG_DONTWAIT);
+	q = T_OK(exs_qcreate(1));
+	t_post_recv(s, &c, 1, 0, q, 1);
+	n = exs_qdequeue(q, &early, 1, &(struct timeval){ 0 });
+	t_tell(p.ctl, 2);
+	t_peer_join(&p);
+	e = n ? early : t_event(q);
+	in_time = exi_now_ns() < until;
+	T_OK(exs_qdelete(q));
+	t_close(s);
+	if (!in_time)
+		return false;
+	T_MSG(got == -1 && err == EAGAIN, "%zd, %d", got, err);
+	T_EQ(sent, 4);
+	T_EQ(n, 0);
+	T_EQ(e.exs_errno, ECONNRESET);
+	return true;
+}
+
+static void a_stream_whose_link_ended_lasts(void)
+{
+	int tries = 20;
+
+	while (!lasts_as_long_as_its_stream())
+		T(--tries);
+}
+
+static void a_stream_whose_link_ended_does_not_last_for_ever(void)
+{
+	struct t_peer p;
+	char c;
+	int s = left_by_one_that_keeps_its_stream(&p);
+
+	T_UNTIL(t_recv(s, &c, 1, MSG_DONTWAIT) == 0);
+	T_EQ(t_recv(s, &c, 1, 0), 0);
+	T_EQ(t_send(s, "more", 4, 0), -1);
+	T_EQ(errno, EPIPE);
+	t_tell(p.ctl, 2);
+	t_peer_join(&p);
+	t_close(s);
 }
 
 /* --- a close that owes -------------------------------------------------- */
@@ -717,6 +818,8 @@ static const struct t_row rows[] = {
 	T_ROW(what_a_gone_peer_writes_on_is_not_read),
 	T_ROW(what_a_gone_peer_writes_on_is_not_gathered),
 	T_ROW(what_a_gone_peer_sends_on_tcp_comes),
+	T_ROW(a_stream_whose_link_ended_lasts),
+	T_ROW(a_stream_whose_link_ended_does_not_last_for_ever),
 	T_ROW(on_tcp_they_go_on),
 	T_ROW(from_the_ring_they_reset),
 	T_ROW(what_a_gone_peer_left_outlives_a_child_that_heard_late),
