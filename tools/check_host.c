@@ -239,9 +239,10 @@ static int peer_here(struct check *c, const struct exi_tuple *t,
 		check_more(c, "%s", seen ? "" : ", which uses libexs");
 	check_process_free(&p);
 	*ret = p;
-	return present > 0   ? EXS_X_REASON_NONE
-	       : present < 0 ? EXS_X_REASON_NO_PROOF
-			     : EXS_X_REASON_PLAIN_PEER;
+	return present < 0	   ? EXS_X_REASON_NO_PROOF
+	       : !present	   ? EXS_X_REASON_PLAIN_PEER
+	       : exi_proof_left(t) ? EXS_X_REASON_PEER_REQUEST
+				   : EXS_X_REASON_NONE;
 }
 
 /* A server on another host or in another namespace: the libraries meet as they
@@ -300,13 +301,13 @@ static int first(int a, int b)
 }
 
 /* The server uses the library, and reports that it stays on TCP. */
-static void judge_peer(struct check *c, const struct check_process *p)
+static void judge_peer(struct check *c, const struct check_process *p,
+		       int reason)
 {
 	snprintf(c->verdict, sizeof(c->verdict),
 		 "TCP: %s[%d] uses libexs, but its settings or its system keep "
 		 "it on TCP (%s)",
-		 p->name, (int)p->pid,
-		 exs_x_reason_name(EXS_X_REASON_PLAIN_PEER));
+		 p->name, (int)p->pid, exs_x_reason_name(reason));
 	snprintf(c->cure, sizeof(c->cure),
 		 "see the EXS_ variables with which the server was started, "
 		 "and exs info --config --program=%s",
@@ -377,8 +378,10 @@ static void check_connected(struct check *c, int fd)
 	}
 	check_process_free(&self);
 	judge(c, reason, w.upgrade_bytes, &peer);
-	if (reason == EXS_X_REASON_PLAIN_PEER && peer.library)
-		judge_peer(c, &peer);
+	if ((reason == EXS_X_REASON_PLAIN_PEER ||
+	     reason == EXS_X_REASON_PEER_REQUEST) &&
+	    peer.library)
+		judge_peer(c, &peer, reason);
 }
 
 /* Whether EXS_REQUIRE names a fabric that cannot be used here. */

@@ -44,8 +44,8 @@ static void say_farewell_locked(struct exi_sock *sk)
 	int fd = atomic_load(&sk->fd);
 
 	EXI_LOCKED(&sk->link_lock);
-	if ((!l || l->state == EXI_LINK_LOOK) && sk->base == &exi_base_tcp &&
-	    sk->adopted &&
+	if ((!l || l->state == EXI_LINK_LOOK || l->state == EXI_LINK_LISTEN) &&
+	    sk->base == &exi_base_tcp && sk->adopted &&
 	    !exi_again_by_another((int)atomic_load(&sk->sh->reason)) &&
 	    sk->base->same(sk, fd))
 		exi_proof_leave(fd);

@@ -344,6 +344,7 @@ static int look_again_locked(struct exi_sock *sk, int reason)
 static bool is_own(int reason)
 {
 	switch (reason) {
+	case EXS_X_REASON_CONFIG:
 	case EXS_X_REASON_NO_PROVIDER:
 	case EXS_X_REASON_NO_PROOF:
 	case EXS_X_REASON_DESCRIPTORS:

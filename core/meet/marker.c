@@ -26,6 +26,7 @@
 #include "core/meet/meetdir.h"
 #include "core/meet/remote.h"
 #include "core/meet/way.h"
+#include "core/sock/base.h"
 
 /* The addresses of a port that fabrics between hosts know. */
 #define REACHES 8
@@ -202,17 +203,24 @@ static bool hold(uint16_t port, int users)
 	return hold_keyed(m) && m->bound;
 }
 
-/* The port of a listener, if this process can meet peers there; otherwise peers
- * must not wait for it. */
-static bool can_meet(int listen_fd, uint16_t *ret)
+/* Whether this process can meet peers of a listener at the port; otherwise
+ * peers must not wait for it. */
+static bool can_meet(uint16_t port)
 {
 	struct exi_config_way w;
 
-	if ((!exi_registry_wire_ids() && !exi_remote_possible()) ||
-	    local_port(listen_fd, ret))
+	if (!exi_registry_wire_ids() && !exi_remote_possible())
 		return false;
-	w = exi_config_way(*ret);
+	w = exi_config_way(port);
 	return exi_way_leads(&w, true);
+}
+
+/* The connections of the listener begin with a farewell: their peers need not
+ * wait, and learn that the library is here. */
+static void leave(int listen_fd)
+{
+	if (exi_base_of(listen_fd) == &exi_base_tcp)
+		exi_proof_leave(listen_fd);
 }
 
 void exi_marker_hold(int listen_fd)
@@ -221,8 +229,12 @@ void exi_marker_hold(int listen_fd)
 	uint16_t port;
 	bool denied;
 
-	if (!can_meet(listen_fd, &port))
+	if (local_port(listen_fd, &port))
 		return;
+	if (!can_meet(port)) {
+		leave(listen_fd);
+		return;
+	}
 	exi_mutex_lock(&marker_lock);
 	hold(port, 1);
 	m = *find(port);
@@ -230,7 +242,9 @@ void exi_marker_hold(int listen_fd)
 		 m->fd == -EAFNOSUPPORT;
 	exi_mutex_unlock(&marker_lock);
 	/* Without UNIX sockets no peer can be met. */
-	if (!denied)
+	if (denied)
+		leave(listen_fd);
+	else
 		exi_proof_sign(listen_fd);
 }
 
@@ -239,7 +253,7 @@ bool exi_marker_refresh(int listen_fd)
 	uint16_t port;
 	bool held;
 
-	if (!can_meet(listen_fd, &port))
+	if (local_port(listen_fd, &port) || !can_meet(port))
 		return false;
 	exi_mutex_lock(&marker_lock);
 	held = hold(port, 0);

@@ -248,6 +248,20 @@ static int while_it_lasted(struct exi_sock *sk, int reason)
 	}
 }
 
+/* A has a name, and takes it back for good: says so on its socket, before the
+ * name goes, for a B that comes later. The proof by boards uses the same
+ * options, and ends first. */
+static void leave_name_locked(struct exi_sock *sk, int reason)
+{
+	EXI_LOCKED(&sk->link_lock);
+	if (!sk->link || sk->link->state != EXI_LINK_LISTEN || sk->again ||
+	    reason == EXS_X_REASON_UNDECIDED || exi_again_by_another(reason) ||
+	    sk->base != &exi_base_tcp || !sk->base->same(sk, sk->tcp->fd))
+		return;
+	exi_link_clear_locked(sk);
+	exi_proof_leave(sk->tcp->fd);
+}
+
 void exi_meet_give_up_locked(struct exi_sock *sk, int reason)
 {
 	/* B may come later, or has said so. */
@@ -263,6 +277,7 @@ void exi_meet_give_up_locked(struct exi_sock *sk, int reason)
 		return;
 	}
 	reason = while_it_lasted(sk, reason);
+	leave_name_locked(sk, reason);
 	if (reason == EXS_X_REASON_PLAIN_PEER && sk->link &&
 	    sk->link->state == EXI_LINK_REMOTE && sk->role == EXI_ROLE_CONNECT)
 		exi_marks_later_locked(sk);

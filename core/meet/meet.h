@@ -151,7 +151,8 @@ void exi_meet_lock_halves(struct exi_sock *sk);
 void exi_meet_unlock_halves(struct exi_sock *sk);
 
 /* Ends a meeting without a result: the connection stays on TCP for this reason,
- * unless it meets again at a later mark. link_lock held. */
+ * unless it meets again at a later mark. An A at its name leaves a farewell.
+ * link_lock held. */
 void exi_meet_give_up_locked(struct exi_sock *sk, int reason);
 
 /* Ends a meeting that the connection's next user makes again, at a mark of

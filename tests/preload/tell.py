@@ -107,6 +107,26 @@ with socket.create_connection(('127.0.0.1', int(input()))) as s:
         rounds += 1
 """
 
+# The connection has the number of stdio, which leaves it to TCP.
+AS_STDIN = """
+import os, socket, time
+port = int(input())
+os.close(0)
+with socket.create_connection(('127.0.0.1', port)) as s:
+    for _ in range(200):
+        s.sendall(bytes(4000))
+        s.recv(4000, socket.MSG_WAITALL)
+"""
+
+ECHO = """
+import socket
+with socket.create_server(('127.0.0.1', 0)) as listener:
+    print(listener.getsockname()[1], flush=True)
+    s = listener.accept()[0]
+while data := s.recv(4000):
+    s.sendall(data)
+"""
+
 # It sends all and closes before its client reads.
 SENDS = """
 import socket, sys
@@ -181,6 +201,15 @@ def client_of_a_plain_heir(exs):
     return said
 
 
+def both_of_stdin(exs, upgrade):
+    """What a client says whose connection has the number 0, and its server."""
+    env = dict(os.environ) | ({'EXS_UPGRADE': upgrade} if upgrade else {})
+    server = under(exs, ECHO, stdout=subprocess.PIPE, env=env)
+    client = under(exs, AS_STDIN, stdin=subprocess.PIPE, env=env)
+    said = lines(client, server.stdout.readline())
+    return said, lines(server)
+
+
 def client_of_a_gone_server(exs):
     """What a client says of a server that sent much, and had closed before the
     client could wait for it."""
@@ -244,6 +273,11 @@ def main():
     expect(plain_client(exs, 4000), name + r'0 .*; 1 on TCP \(plain-peer\)')
     expect(client_of_a_plain_heir(exs), name + r'0 .*; 1 on TCP \(plain-peer\)')
     expect(client_of_a_gone_server(exs), name + r'0 .*; 1 on TCP \(undecided\)')
+    # Who leaves before the other has come says so.
+    for upgrade in None, 'connect':
+        client, server = both_of_stdin(exs, upgrade)
+        expect(client, name + r'0 .*; 1 on TCP \(stdio\)')
+        expect(server, name + r'0 .*; 1 on TCP \(peer-request\)')
     settled(exs)
 
 
