@@ -2,10 +2,10 @@
 /* Calls on connected TCP sockets; each behaviour prints one line. The lines are
  * the same natively and under exs run. A row that takes longer than ten
  * seconds, forty with a sanitizer, is ended, "HUNG". Usage: behave [--list]
- * [--cold] [--swap] [--here] [--unix] [--pair] [PATTERN...]; --cold leaves out
- * the bytes that move a connection, --here runs the rows in this process, for
- * debuggers, --unix uses connections of UNIX sockets, and --pair makes them by
- * socketpair. */
+ * [--cold] [--swap] [--here] [--unix] [--packet] [--pair] [PATTERN...]; --cold
+ * leaves out the bytes that move a connection, --here runs the rows in this
+ * process, for debuggers, --unix uses connections of UNIX sockets, --packet
+ * those of SOCK_SEQPACKET, and --pair makes them by socketpair. */
 #include "behave.h"
 
 #include <fcntl.h>
@@ -47,7 +47,8 @@ struct said {
 	char text[16384];
 };
 
-int here = -1, peer = -1, stream_family = AF_INET, which_row;
+int here = -1, peer = -1, which_row;
+int stream_family = AF_INET, stream_type = SOCK_STREAM;
 
 static struct row rows[2048];
 static size_t n_rows;
@@ -341,7 +342,7 @@ int listener(int domain, struct sockaddr_storage *at, socklen_t *len)
 
 	if (domain == AF_INET)
 		domain = stream_family;
-	l = socket(domain, SOCK_STREAM, 0);
+	l = socket(domain, domain == AF_UNIX ? stream_type : SOCK_STREAM, 0);
 
 	in.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
 	in6.sin6_addr = in6addr_any;
@@ -363,7 +364,7 @@ static void fresh_pair(void)
 {
 	int sv[2];
 
-	if (socketpair(AF_UNIX, SOCK_STREAM, 0, sv))
+	if (socketpair(AF_UNIX, stream_type, 0, sv))
 		die("make a pair");
 	here = sv[is_swapped];
 	peer = sv[!is_swapped];
@@ -381,7 +382,8 @@ void cold_pair(int domain, bool mapped)
 		return;
 	}
 	l = listener(domain, &at, &len);
-	c = socket(at.ss_family, SOCK_STREAM, 0);
+	c = socket(at.ss_family,
+		   at.ss_family == AF_UNIX ? stream_type : SOCK_STREAM, 0);
 
 	if (domain == AF_INET6) {
 		in6->sin6_addr = in6addr_loopback;
@@ -532,7 +534,10 @@ int main(int argc, char **argv)
 		is_swapped = is_swapped || strcmp(*argv, "--swap") == 0;
 		is_here = is_here || strcmp(*argv, "--here") == 0;
 		is_pair = is_pair || strcmp(*argv, "--pair") == 0;
-		if (is_pair || strcmp(*argv, "--unix") == 0)
+		if (strcmp(*argv, "--packet") == 0)
+			stream_type = SOCK_SEQPACKET;
+		if (is_pair || stream_type == SOCK_SEQPACKET ||
+		    strcmp(*argv, "--unix") == 0)
 			stream_family = AF_UNIX;
 	}
 	said = mmap(NULL, sizeof(*said), PROT_READ | PROT_WRITE,

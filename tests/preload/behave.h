@@ -29,7 +29,7 @@ extern int which_row;
 
 /* The connection of a row: the end under test connected, the other accepted
  * (the other way round with --swap). */
-extern int here, peer, stream_family;
+extern int here, peer, stream_family, stream_type;
 
 /* Connects them over 127.0.0.1, closes the listener, and moves the connection,
  * see warm(). */

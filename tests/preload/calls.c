@@ -99,7 +99,7 @@ ROW(names_underscore_ends)
 	settle(peer, POLLRDHUP);
 	get_now("end", peer, 4);
 	l = listener(AF_INET, &at, &len);
-	here = socket(stream_family, SOCK_STREAM, 0);
+	here = socket(stream_family, stream_type, 0);
 	is("connect", __connect(here, (struct sockaddr *)&at, len));
 	peer = accept(l, NULL, NULL);
 	warm(here, peer);
@@ -338,7 +338,7 @@ ROW(stdio_number_of_stdin)
 	int l = listener(AF_INET, &at, &len);
 	char line[16];
 
-	here = socket(stream_family, SOCK_STREAM, 0);
+	here = socket(stream_family, stream_type, 0);
 	is("connect", connect(here, (struct sockaddr *)&at, len));
 	close(0);
 	peer = accept(l, NULL, NULL);
@@ -376,7 +376,7 @@ ROW(stdio_of_a_server)
 		execv("/bin/cat", argv);
 		_exit(127);
 	}
-	here = socket(stream_family, SOCK_STREAM, 0);
+	here = socket(stream_family, stream_type, 0);
 	is("connect", connect(here, (struct sockaddr *)&at, len));
 	for (int i = 0; i < 40; i++) {
 		char out[512], in[512];
@@ -825,7 +825,7 @@ ROW(inside_bindresvport)
 	socklen_t len;
 	int l = listener(AF_INET, &at, &len);
 
-	here = socket(stream_family, SOCK_STREAM, 0);
+	here = socket(stream_family, stream_type, 0);
 	in.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
 	is("bind", bindresvport(here, &in));
 	is("connect", connect(here, (struct sockaddr *)&at, len));

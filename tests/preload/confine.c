@@ -356,7 +356,7 @@ ROW(apart_network)
 	with_bytes();
 	is("unshare", unshare(CLONE_NEWNET));
 	still_there();
-	l = socket(stream_family, SOCK_STREAM, 0);
+	l = socket(stream_family, stream_type, 0);
 	len = sizeof(at);
 	getsockname(peer, (struct sockaddr *)&at, &len);
 	is("connect", connect(l, (struct sockaddr *)&at, len));

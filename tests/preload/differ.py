@@ -5,7 +5,8 @@ BEHAVE EXS [--quick | OPTION-OF-BEHAVE | PATTERN]...; quick leaves a way out; 1
 when a row differs otherwise than the file "differences" has it, or one that it
 has does not (but for what differs sometimes), and when a sanitizer reports.
 With --unix or --pair connections are of UNIX sockets, by address or by
-socketpair, and the file is "differences-unix".
+socketpair, and the file is "differences-unix"; with --packet they are those of
+SOCK_SEQPACKET, which the kernel keeps, and the file is "differences-packet".
 With --cold connections move while a row is under way, at a moment that chance
 chooses: it must end well."""
 
@@ -27,8 +28,12 @@ WAYS = {
 }
 
 # Connections are of UNIX sockets in all runs.
-KIND = [a for a in ('--unix', '--pair') if a in sys.argv]
+KIND = [a for a in ('--unix', '--packet', '--pair') if a in sys.argv]
 UNIX = {'EXS_UNIX': 'on'} if KIND else {}
+DIFFERENCES = ('differences-packet' if '--packet' in KIND else
+               'differences-unix' if KIND else 'differences')
+# The kernel keeps such connections.
+KEPT = '--packet' in KIND
 
 # Rows mostly wait: so many runs at a time, of a part of the rows each.
 AT_A_TIME = 12
@@ -46,8 +51,8 @@ PACE = re.compile(r'\((waited|at once)\)')
 # rows that are left out, and why.
 EITHER = {
     'clone_like_vfork exec_* fork_left_unread_exec fork_left_unread_to_stdin '
-    'inside_shells names_*_vfork pair_exec_* pair_spawn pass_*exec* spawn_* '
-    'stdio_of_a_server system_* vfork_exec':
+    'inside_shells names_*_vfork packet_of_another_program pair_exec_* '
+    'pair_spawn pass_*exec* spawn_* stdio_of_a_server system_* vfork_exec':
         'the shim cannot be loaded into other programs without the sanitizer',
     'io_bad_memory io_bad_memory_sent poll_arguments':
         'a pointer that the kernel refuses ends the program',
@@ -135,8 +140,7 @@ def parts(flags, rows):
 def differences():
     """By row or pattern of rows: the reason, and what such a row says."""
     ret = {}
-    with open(os.path.join(HERE, 'differences-unix' if UNIX else
-                           'differences')) as f:
+    with open(os.path.join(HERE, DIFFERENCES)) as f:
         for line in f:
             if line.startswith('\t'):
                 ret[name][1].append(line.strip())
@@ -221,9 +225,9 @@ def main():
     chosen = [row for row in listed if not matches(row, out)]
     stale = {k for k, (why, _) in known.items()
              if not why.startswith('sometimes') and not matches(k, out)}
-    good = all([shim_is_used(behave, exs, way, row, share) for way in ways
-                for row, share in (('io_pieces_join', 0),
-                                   ('names_stream', 0.8))])
+    good = KEPT or all([shim_is_used(behave, exs, way, row, share) for way in ways
+                        for row, share in (('io_pieces_join', 0),
+                                           ('names_stream', 0.8))])
     with concurrent.futures.ThreadPoolExecutor(AT_A_TIME) as pool:
         jobs = {way: [pool.submit(run, behave, exs, way, part)
                       for part in parts(flags, chosen)]

@@ -976,7 +976,7 @@ ROW(io_time_before_the_first_of_listener)
 	char c;
 
 	is("set", seconds_of(l, SO_RCVTIMEO, -1, 0));
-	here = socket(stream_family, SOCK_STREAM, 0);
+	here = socket(stream_family, stream_type, 0);
 	is("connect", connect(here, (struct sockaddr *)&at, len));
 	peer = accept(l, NULL, NULL);
 	warm(here, peer);
@@ -1464,7 +1464,7 @@ ROW(io_errno_stays)
 	l = listener(AF_INET, &at, &len);
 	for (int i = 0; i < 20; i++) {
 		errno = 0;
-		STAYS(c = socket(stream_family, SOCK_STREAM, 0));
+		STAYS(c = socket(stream_family, stream_type, 0));
 		STAYS(connect(c, (struct sockaddr *)&at, len));
 		STAYS(s = accept(l, NULL, NULL));
 		STAYS(epoll_ctl(set, EPOLL_CTL_ADD, s, &ev));

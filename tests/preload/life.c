@@ -17,7 +17,7 @@ static socklen_t at_len;
 
 static int tcp(int flags)
 {
-	return socket(stream_family, SOCK_STREAM | flags, 0);
+	return socket(stream_family, stream_type | flags, 0);
 }
 
 static long join(int fd)

@@ -20,7 +20,7 @@
 
 static void make(int sv[2])
 {
-	if (socketpair(AF_UNIX, SOCK_STREAM, 0, sv))
+	if (socketpair(AF_UNIX, stream_type, 0, sv))
 		die("make a pair");
 }
 

@@ -125,7 +125,7 @@ ROW(names_before_connect)
 	int l = listener(AF_INET, &at, &len), two;
 	char six[6];
 
-	here = socket(stream_family, SOCK_STREAM, 0);
+	here = socket(stream_family, stream_type, 0);
 	two = dup(here);
 	is("connect", connect(two, (struct sockaddr *)&at, len));
 	peer = accept(l, NULL, NULL);
@@ -778,7 +778,7 @@ ROW(fork_accept_and_serve)
 		exit(0);
 	}
 	close(l);
-	here = socket(stream_family, SOCK_STREAM, 0);
+	here = socket(stream_family, stream_type, 0);
 	is("connect", connect(here, (struct sockaddr *)&at, len));
 	for (int i = 0; i < 100; i++) {
 		put_text(here, "hello");
@@ -1709,7 +1709,7 @@ static void send_rounds(const struct sockaddr_storage *at, socklen_t len,
 	static char buf[WAITING];
 
 	for (int i = 0; i < ROUNDS; i++) {
-		int fd = socket(stream_family, SOCK_STREAM, 0);
+		int fd = socket(stream_family, stream_type, 0);
 
 		if (connect(fd, (const struct sockaddr *)at, len))
 			_exit(1);

@@ -1611,7 +1611,7 @@ ROW(epoll_before_connect)
 	struct epoll_event e[4];
 	int n;
 
-	here = socket(stream_family, SOCK_STREAM | SOCK_NONBLOCK, 0);
+	here = socket(stream_family, stream_type | SOCK_NONBLOCK, 0);
 	set = epoll_create1(0);
 	is("add", add(set, here, EPOLLIN | EPOLLOUT | EPOLLRDHUP));
 	n = epoll_wait(set, e, 4, 0);
@@ -1634,7 +1634,7 @@ ROW(epoll_edge_before_connect)
 	socklen_t len;
 	int l = listener(AF_INET, &at, &len);
 
-	here = socket(stream_family, SOCK_STREAM | SOCK_NONBLOCK, 0);
+	here = socket(stream_family, stream_type | SOCK_NONBLOCK, 0);
 	set = epoll_create1(0);
 	is("add", add(set, here, EPOLLIN | EPOLLOUT | EPOLLET));
 	is("connect", connect(here, (struct sockaddr *)&at, len));
@@ -1656,7 +1656,7 @@ ROW(epoll_listener)
 	set = epoll_create1(0);
 	is("add", add(set, l, EPOLLIN));
 	wait_said("none", set, 4, 0);
-	here = socket(stream_family, SOCK_STREAM, 0);
+	here = socket(stream_family, stream_type, 0);
 	is("connect", connect(here, (struct sockaddr *)&at, len));
 	wait_said("one", set, 4, 1000);
 	peer = accept(l, NULL, NULL);

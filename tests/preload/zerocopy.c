@@ -164,7 +164,7 @@ ROW(zerocopy_inherited)
 	int one = 1, l = listener(AF_INET, &at, &len);
 
 	setsockopt(l, SOL_SOCKET, SO_ZEROCOPY, &one, sizeof(one));
-	peer = socket(stream_family, SOCK_STREAM, 0);
+	peer = socket(stream_family, stream_type, 0);
 	is("connect", connect(peer, (struct sockaddr *)&at, len));
 	here = accept(l, NULL, NULL);
 	close(l);
