@@ -56,6 +56,7 @@ GROUPS = {g.title: g for g in (
     Group('round trip', 'p50', 'ns', [('line', [BARE]), UCX, SOCKETS], True),
     Group('stream', 'bytes', 'MB/s', [UCX, SOCKETS]),
     Group('round trip on one CPU', 'p50', 'ns', [SOCKETS], True),
+    Group('redis', 'rate', '1/s', [KERNEL]),
     Group('connect, request, close', 'rate', '1/s', [KERNEL]),
     Group('connections at once', 'rate', '1/s', [KERNEL]),
     Group('threads', 'rate', '1/s', [('one', ['1, own queue'])]),
@@ -102,6 +103,15 @@ def round_trips(s, sizes):
             (SHIM, lambda z=size, o=own: s.shim('lat', z, *o)),
             (SHIM + EPOLL, lambda z=size: s.shim('lat', z, api='epoll')),
         ])
+
+
+def redis(s):
+    """A program that knows nothing of libexs, as its users run it: not pinned."""
+    for clients in 1, 50:
+        yield Case(GROUPS['redis'], clients, 'GET, %d client%s' % (
+            clients, 's' * (clients > 1)), [
+            (TCP, lambda n=clients: s.redis(n)),
+            (SHIM, lambda n=clients: s.redis(n, True))])
 
 
 def one_cpu(s):
@@ -217,7 +227,7 @@ def costs(s):
 
 def cases(s, quick):
     sizes = QUICK_SIZES if quick else SIZES
-    return [*round_trips(s, sizes), *streams(s, sizes), *one_cpu(s),
+    return [*round_trips(s, sizes), *redis(s), *streams(s, sizes), *one_cpu(s),
             *connections(s, QUICK_CONNECTIONS if quick else CONNECTIONS),
             *parallel(s), *loans(s),
             *defaults(s, [100] if quick else [1, 100, 1000]), *costs(s)]

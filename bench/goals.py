@@ -37,6 +37,8 @@ KINDS = (
     ('idle daemon, 1000 connections', 'idle connections, 1000 connections',
      SHIM),
     ('latency server, 8 B', 'round trip, 8 B', SHIM + EPOLL),
+    ('redis GET, one client', 'redis, GET, 1 client', SHIM),
+    ('redis GET, 50 clients', 'redis, GET, 50 clients', SHIM),
     ('pipe, 8 B', 'a pipe, 8 B', SHIM),
     ('pipe, 64 KiB', 'a pipe, 64 KiB', SHIM),
     ('two ends on one CPU, 8 B', 'round trip on one CPU, 8 B', SHIM),

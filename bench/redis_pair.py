@@ -35,13 +35,14 @@ class Client:
     run's rate."""
     least = 5000  # a connection has moved in the first of them
 
-    def __init__(self, bench, test, clients):
+    def __init__(self, bench, test, clients, seconds):
         self.bench, self.test, self.clients = bench, test, clients
+        self.seconds = seconds
         self.rates = {}
 
     def measure(self, side, port):
         """Requests in a second, and how many there were."""
-        n = int(max(self.least, self.rates.get(side.name, 2000) * self.bench.seconds))
+        n = int(max(self.least, self.rates.get(side.name, 2000) * self.seconds))
         text = self.bench.run(side.command(
             'redis-benchmark', '-h', HOST, '-p', str(port), '-n', str(n), '-c',
             str(self.clients), '-t', self.test, '-q'))

@@ -27,6 +27,7 @@ import signal
 import subprocess
 import time
 
+import redis_pair
 from bench import (HOST, Failed, Missing, Native, Shim, free_port, listens,
                    stuck)
 
@@ -66,6 +67,7 @@ class Sides:
     def __init__(self, bench, cpus):
         self.bench, self.cpus = bench, cpus
         self.pin = '%d,%d' % cpus
+        self.redis_clients = {}
 
     # --- exs perf ------------------------------------------------------------
 
@@ -168,6 +170,24 @@ class Sides:
         return {'rate': float(self.bench.run(
             [os.path.join(self.bench.build, 'bench/threads'), str(n), queue,
              str(self.bench.seconds)]))}
+
+    # --- redis --------------------------------------------------------------------
+
+    def redis(self, clients, shim=False):
+        """Both ends the same way. The first run finds the rate. Where nothing is pinned,
+        it takes a while until each end has a CPU."""
+        way = Shim(self.bench) if shim else Native()
+        client = self.redis_clients.setdefault(clients, redis_pair.Client(
+            self.bench, 'get', clients, 5 * self.bench.seconds))
+        with redis_pair.server(self.bench, way) as port:
+            if way.name not in client.rates:
+                client.measure(way, port)
+            rate, _ = client.measure(way, port)
+        if shim:
+            on_fabric, total, _ = way.reported()
+            if not on_fabric:
+                raise Failed('none of %d bytes are on a fabric' % total)
+        return {'rate': rate}
 
     # --- several pairs at once --------------------------------------------------
 

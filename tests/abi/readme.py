@@ -126,13 +126,13 @@ def first_commands(text, env):
 
 
 def figures(text):
-    """Those of redis are the guide's."""
-    with open(os.path.join(SOURCE, "docs/guide/programs.md"), encoding="utf-8") as f:
-        row = re.search(r"^\| `redis-benchmark -t get -c 1` \| ([\d ]+)/s \| ([\d ]+)/s", f.read(),
-                        re.M)
-    for figure in row.groups():
+    """Those of redis are of the table that bench/compare has made."""
+    with open(os.path.join(SOURCE, "docs/performance.md"), encoding="utf-8") as f:
+        table = re.search(r"^<!-- compare: redis -->(.*?)^<!-- end -->", f.read(), re.M | re.S)
+    for side in "TCP", "exs run":
+        figure = re.search(rf"^\| {side} +\| ([\d ]+\d) \(", table.group(1), re.M).group(1)
         if figure.replace(" ", ",") not in text:
-            sys.exit(f"README.md has not the guide's figure {figure}")
+            sys.exit(f"README.md has not the figure {figure} of docs/performance.md")
 
 
 def main():

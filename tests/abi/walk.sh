@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-2-Clause
 # walk.sh SOURCE: the README's first commands work as they are typed, in a Debian that has
-# nothing else: by root with an unpacked release, and by a user with sudo and a clone. The
-# connection is on shared memory. Prints how long each took.
+# nothing else: by root and by a user with sudo, each in an unpacked release and in a clone.
+# The connection is on shared memory. Then the demo works, too. Prints how long each took.
 cd "$1" || exit 1
 . tests/abi/debian.sh
 need_debian git meson
@@ -76,21 +76,29 @@ walk()
 	}
 	echo "$who: first commands in $((SECONDS - began)) s:"
 	grep -hE 'requests per second|^  to 127' "$tmp/said" | sed 's/.*\r//; s/^/    /'
+	began=$SECONDS
+	in_debian "$root" "$@" -c "cd $folder && scripts/demo" >"$tmp/said" 2>&1 &&
+		grep -q "^ *shm *none " "$tmp/said" || {
+		tail -40 "$tmp/said"
+		echo "$who: scripts/demo does not work"
+		exit 1
+	}
+	echo "$who: scripts/demo in $((SECONDS - began)) s"
 }
 
-# What INSTALL.md has for other systems, over what is there.
+# What INSTALL.md has for other systems, over what root has in a clone.
 by_hand()
 {
 	local began=$SECONDS
 
 	git -C "$tmp/libexs.git" show HEAD:INSTALL.md | block "meson install" >"$tmp/hand"
 	{
-		echo "set -ex; cd /root/libexs-*; rm -rf build-install"
+		echo "set -ex; cd /root/libexs; rm -rf build-install"
 		cat "$tmp/hand"
 		echo '[ "$(exs run echo works)" = works ]'
-	} >"$tmp/a/tmp/hand"
+	} >"$root/tmp/hand"
 	[ "$(wc -l <"$tmp/hand")" = 3 ] &&
-		in_debian "$tmp/a" bash /tmp/hand >"$tmp/said" 2>&1 || {
+		in_debian "$root" bash /tmp/hand >"$tmp/said" 2>&1 || {
 		tail -40 "$tmp/hand" "$tmp/said"
 		echo "what INSTALL.md says to do by hand does not work"
 		exit 1
@@ -98,31 +106,37 @@ by_hand()
 	echo "root, by hand: $((SECONDS - began)) s"
 }
 
-make_debian "$tmp/a" xz-utils || exit 1
-cp "$tmp"/build/meson-dist/libexs-*.tar.xz "$tmp/a/root" &&
-	in_debian "$tmp/a" sh -c 'cd && tar -xf libexs-*.tar.xz && rm libexs-*.tar.xz' || exit 1
 # Root needs no sudo, and types none.
-sed -i.typed 's/^sudo //' "$tmp/install"
-walk "root, a release" "$tmp/a" "/root/libexs-*" bash
-by_hand
-rm -rf --one-file-system "$tmp/a"
-
-mv "$tmp/install.typed" "$tmp/install"
-make_debian "$tmp/b" git sudo || exit 1
-cp -r "$tmp/libexs.git" "$tmp/b/srv" || exit 1
-in_debian "$tmp/b" sh -c 'useradd -m -s /bin/bash user &&
-	chown -R user /srv/libexs.git &&
-	echo "user ALL=(ALL) NOPASSWD: ALL" >/etc/sudoers.d/user &&
-	su - user -c "git clone -q file:///srv/libexs.git"' || exit 1
-walk "a user, a clone" "$tmp/b" /home/user/libexs \
-	setpriv --reuid=user --regid=user --init-groups env HOME=/home/user bash
-# And the demo, which builds by itself.
-began=$SECONDS
-in_debian "$tmp/b" setpriv --reuid=user --regid=user --init-groups \
-	env HOME=/home/user bash -c "cd ~/libexs && scripts/demo" \
-	>"$tmp/said" 2>&1 && grep -q "^ *shm *none " "$tmp/said" || {
-	tail -40 "$tmp/said"
-	echo "scripts/demo does not work"
-	exit 1
-}
-echo "a user, scripts/demo: $((SECONDS - began)) s"
+cp "$tmp/install" "$tmp/install-user" &&
+	sed 's/^sudo //' "$tmp/install" >"$tmp/install-root" || exit 1
+: "${DEBIAN_TARBALL:=$tmp/debian.tar}"
+for who in root user; do
+	for what in release clone; do
+		root=$tmp/$who-$what
+		cp "$tmp/install-$who" "$tmp/install"
+		if [ $who = root ]; then
+			home=/root as=(bash) packages=
+		else
+			home=/home/user packages=sudo
+			as=(setpriv --reuid=user --regid=user --init-groups
+				env HOME=/home/user bash)
+		fi
+		[ $what = release ] && packages+=" xz-utils" || packages+=" git"
+		# shellcheck disable=SC2086 # a list of words
+		make_debian "$root" $packages || exit 1
+		[ $who = root ] || in_debian "$root" sh -c 'useradd -m -s /bin/bash user &&
+			echo "user ALL=(ALL) NOPASSWD: ALL" >/etc/sudoers.d/user' || exit 1
+		if [ $what = release ]; then
+			cp "$tmp"/build/meson-dist/libexs-*.tar.xz "$root/tmp/" &&
+				in_debian "$root" "${as[@]}" -c "cd && tar -xf /tmp/libexs-*.tar.xz"
+		else
+			cp -r "$tmp/libexs.git" "$root/srv" &&
+				in_debian "$root" sh -c "chown -R $who /srv/libexs.git" &&
+				in_debian "$root" "${as[@]}" -c \
+					"cd && git clone -q file:///srv/libexs.git"
+		fi || exit 1
+		walk "$who, $what" "$root" "$home/libexs*" "${as[@]}"
+		[ "$who $what" != "root clone" ] || by_hand
+		rm -rf --one-file-system "$root"
+	done
+done

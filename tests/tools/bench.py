@@ -94,6 +94,18 @@ def figures_are_there(result, rounds):
             check(sum("failed" not in f for f in sides.values()) > 1, sides)
 
 
+def redis_is_compared():
+    """README has figures of the table that this makes."""
+    result = measure("compare", "--rounds", "1", "--only", "redis, GET, 1 client")
+    [case] = result["cases"].values()
+    for side, figures in case["rounds"][0].items():
+        check("left out, for want of" in figures.get("failed", "") or figures["rate"] > 0,
+              (side, figures))
+    with open(os.path.join(sys.argv[1], "../docs/performance.md"), encoding="utf-8") as f:
+        shown = rows(f.read(), "redis")
+    check(set(case["rounds"][0]) <= shown, f"docs/performance.md has {shown}")
+
+
 def calls_are_compared_with_synchronous_ones():
     result = measure("calls", "--rounds", "1", "--seconds", "0.01", "--sizes", "64", "--fabric",
                      "shm")
@@ -250,6 +262,7 @@ def main():
     for row in (programs_have_a_row_each,
                 a_program_that_is_not_here_leaves_its_rows_out,
                 what_is_not_accelerated_is_measured,
+                redis_is_compared,
                 calls_are_compared_with_synchronous_ones,
                 sides_are_compared_round_by_round,
                 wake_ups_of_idle_connections_are_counted,
