@@ -5,6 +5,7 @@
 #define EXI_CORE_BASE_PIECES_H
 
 #include <stddef.h>
+#include <string.h>
 #include <sys/uio.h>
 
 /* The most pieces in one system call if the first piece was begun already, or
@@ -45,6 +46,35 @@ static inline void exi_pieces_moved(struct exi_pieces *p, size_t n)
 		p->at = 0;
 	}
 	p->at += n;
+}
+
+/* Copies what is left, at most n bytes, to buf; returns how many bytes. */
+static inline size_t exi_pieces_gather(struct exi_pieces p, void *buf, size_t n)
+{
+	size_t len, done = 0;
+	void *from;
+
+	while (done < n && (len = exi_pieces_next(&p, &from))) {
+		len = len < n - done ? len : n - done;
+		memcpy((char *)buf + done, from, len);
+		exi_pieces_moved(&p, len);
+		done += len;
+	}
+	return done;
+}
+
+/* The reverse: fills the next pieces with the n bytes of buf, and advances. */
+static inline void exi_pieces_scatter(struct exi_pieces *p, const void *buf,
+				      size_t n)
+{
+	for (size_t len, done = 0; done < n; done += len) {
+		void *to;
+
+		len = exi_pieces_next(p, &to);
+		len = len < n - done ? len : n - done;
+		memcpy(to, (const char *)buf + done, len);
+		exi_pieces_moved(p, len);
+	}
 }
 
 /* Gives the next pieces, at most `most` bytes, for one system call. Uses `room`

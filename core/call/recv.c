@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/types.h>
@@ -34,6 +35,7 @@
 #include "core/transfer/family.h"
 #include "core/transfer/half.h"
 #include "core/transfer/lookup.h"
+#include "core/transfer/parts.h"
 #include "core/transfer/progress.h"
 #include "core/transfer/ring_io.h"
 #include "core/transfer/switch.h"
@@ -152,20 +154,31 @@ static int look_for_more(struct exi_call *c, size_t n)
 							 : exi_call_wait(c, n);
 }
 
-/* Receives the next piece, behind the operations that are queued already.
- * Returns true if the call is over, with *ret. */
+/* Receives into the next pieces, behind the operations that are queued already,
+ * in one turn: another may be queued before the next. Returns true if the call
+ * is over, with *ret. */
 static bool recv_in_turn(struct exi_call *c, struct exi_pieces *to,
 			 size_t *done, ssize_t *ret)
 {
+	size_t most = to->left < EXI_PARTS_GATHER ? to->left : EXI_PARTS_GATHER;
+	char *copy = to->n > 1 ? malloc(most) : NULL;
 	void *buf;
 	size_t len = exi_pieces_next(to, &buf);
 
-	*ret = exi_patience_in_turn(c->fd, EXS_EVT_RECV, buf, len, c->flags);
-	if (*ret > 0)
+	if (copy)
+		len = most;
+	*ret = exi_patience_in_turn(c->fd, EXS_EVT_RECV, copy ? copy : buf, len,
+				    c->flags);
+	if (*ret > 0) {
+		if (copy)
+			exi_pieces_scatter(to, copy, (size_t)*ret);
+		else
+			exi_pieces_moved(to, (size_t)*ret);
 		*done += (size_t)*ret;
-	if (*ret < (ssize_t)len || to->left == len)
+	}
+	free(copy);
+	if (*ret < (ssize_t)len || !to->left || c->flags & MSG_PEEK)
 		return true;
-	exi_pieces_moved(to, len);
 	c->flags |= c->flags & MSG_WAITALL ? 0 : MSG_DONTWAIT;
 	return false;
 }
@@ -274,13 +287,8 @@ recv_on(struct exi_call *c, struct exi_pieces *to, size_t done)
 			c->flags |= c->flags & MSG_WAITALL ? 0 : MSG_DONTWAIT;
 			continue;
 		}
-		if (exi_likely(done >= enough(sh, whole, c->flags))) {
-			/* More bytes are there, for the next piece. */
-			if (exi_likely(!to->left || to->at || len != SIZE_MAX))
-				break;
-			c->flags |= MSG_DONTWAIT;
-			continue;
-		}
+		if (exi_likely(done >= enough(sh, whole, c->flags)))
+			break;
 		if (len != SIZE_MAX) {
 			if ((size_t)n < len || (c->flags & MSG_PEEK))
 				break; /* the kernel has waited for enough */

@@ -8,7 +8,6 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/exs_ext.h>
 #include <sys/socket.h>
 #include <sys/types.h>
@@ -210,25 +209,6 @@ static ssize_t kernel_send(const struct exi_call *c, struct exi_half *h,
 	return b.n;
 }
 
-/* A copy of what is left, of several pieces that are to stay together; null:
- * there is no need, or no memory. */
-static char *gather(const struct exi_pieces *from)
-{
-	struct exi_pieces p = *from;
-	size_t len, n = 0;
-	char *ret;
-	void *buf;
-
-	if (p.n < 2 || p.left > EXI_PARTS_GATHER || !(ret = malloc(p.left)))
-		return NULL;
-	while ((len = exi_pieces_next(&p, &buf))) {
-		memcpy(ret + n, buf, len);
-		n += len;
-		exi_pieces_moved(&p, len);
-	}
-	return ret;
-}
-
 /* Sends the next piece, or all that stay together, behind the operations that
  * are queued already: another may be queued before the next turn. Returns true
  * if the call is over, with *ret. */
@@ -237,10 +217,12 @@ static bool send_in_turn(const struct exi_call *c, struct exi_pieces *from,
 {
 	void *buf;
 	size_t len = exi_pieces_next(from, &buf);
-	char *copy = gather(from);
+	char *copy = from->n > 1 && from->left <= EXI_PARTS_GATHER
+			     ? malloc(from->left)
+			     : NULL; /* a piece at a time */
 
 	if (copy)
-		len = from->left;
+		len = exi_pieces_gather(*from, copy, from->left);
 	*ret = exi_patience_in_turn(c->fd, EXS_EVT_SEND, copy ? copy : buf, len,
 				    c->flags);
 	free(copy);

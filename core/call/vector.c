@@ -12,6 +12,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "core/base/pieces.h"
 #include "core/call/patience.h"
 #include "core/fabric/provider.h"
 #include "core/transfer/packet.h"
@@ -97,67 +98,35 @@ ssize_t exi_parts_send(const struct exi_parts_put *put, int fd,
 	return put_each(put, fd, v, n, (size_t)bytes, flags);
 }
 
-/* A single peek, or the second piece would get the first bytes again; and one
- * message. */
-static ssize_t get_at_once(exi_recv_one *get, int fd, const struct iovec *v,
+static ssize_t get_message(exi_recv_one *get, int fd, const struct iovec *v,
 			   size_t n, size_t bytes, int flags)
 {
+	struct exi_pieces p = { .v = v, .n = n, .left = bytes };
 	char *buf = malloc(bytes + 1);
-	ssize_t ret = -ENOMEM, left;
+	ssize_t ret = -ENOMEM;
 
 	if (!buf)
 		return ret;
 	ret = get(fd, buf, bytes, flags);
-	left = ret;
-	for (size_t i = 0; i < n && left > 0; i++) {
-		size_t part = v[i].iov_len < (size_t)left ? v[i].iov_len
-							  : (size_t)left;
-
-		memcpy(v[i].iov_base, buf + (ret - left), part);
-		left -= (ssize_t)part;
-	}
+	if (ret > 0)
+		exi_pieces_scatter(&p, buf, (size_t)ret);
 	free(buf);
 	return ret;
 }
 
-/* Only the first receive waits; bytes that are there continue into the next
- * pieces. */
 ssize_t exi_parts_recv(const struct exi_parts_get *get, int fd,
 		       const struct iovec *v, size_t n, int flags)
 {
-	ssize_t bytes = exi_parts_total(v, n), done = 0;
+	ssize_t bytes = exi_parts_total(v, n);
 
 	if (bytes < 0)
 		return bytes;
 	if (n > 1 && exi_packet_is(fd))
-		return get_at_once(get->one, fd, v, n, (size_t)bytes, flags);
-	if ((flags & MSG_PEEK) && n > 1)
-		return get_at_once(get->one, fd, v, n,
-				   bytes < (ssize_t)EXI_PARTS_GATHER
-					   ? (size_t)bytes
-					   : EXI_PARTS_GATHER,
-				   flags);
-	for (size_t i = 0; i < n; i++) {
-		ssize_t ret;
-
-		if (!v[i].iov_len)
-			continue;
-		if (done && exi_flow_error_waits(fd, EXI_RX))
-			break;
-		if (n - i > 1 && exi_flow_on_tcp(fd, EXI_RX)) {
-			ret = get->all(fd, v + i, n - i, (size_t)(bytes - done),
-				       flags);
-			return ret > 0 || !done ? done + ret : done;
-		}
-		ret = get->one(fd, v[i].iov_base, v[i].iov_len, flags);
-		if (ret > 0)
-			done += ret;
-		if (ret != (ssize_t)v[i].iov_len)
-			return done ? done : ret;
-		if (!(flags & MSG_WAITALL))
-			flags |= MSG_DONTWAIT;
-	}
-	return done;
+		return get_message(get->one, fd, v, n, (size_t)bytes, flags);
+	if (!bytes)
+		return 0;
+	return n == 1 ? get->one(fd, v->iov_base, v->iov_len, flags)
+		      : get->all(fd, v, n, (size_t)bytes, flags);
 }
 
 ssize_t exi_parts_send_file(exi_send_one *put, int fd, int from, off_t at,

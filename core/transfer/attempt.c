@@ -11,7 +11,6 @@
 #include <poll.h>
 #include <stdint.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/exs_ext.h>
 #include <sys/socket.h>
 #include <sys/types.h>
@@ -243,23 +242,18 @@ ssize_t exi_flow_try_send_locked(struct exi_sock *sk, struct exi_half *h,
 static ssize_t try_gathered_locked(struct exi_sock *sk, struct exi_half *h,
 				   struct exi_pieces *p)
 {
-	struct exi_pieces rest = *p;
-	size_t len, n = 0;
+	size_t len;
 	ssize_t ret;
 	char *buf;
 	void *from;
 
 	EXI_LOCKED(&h->lock);
-	len = exi_pieces_next(&rest, &from);
+	len = exi_pieces_next(p, &from);
 	buf = p->n > 1 && p->left <= EXI_PARTS_GATHER ? malloc(p->left) : NULL;
 	if (!buf)
 		return exi_attempt_send_ring_locked(sk, h, from, len);
-	for (; len; len = exi_pieces_next(&rest, &from)) {
-		memcpy(buf + n, from, len);
-		n += len;
-		exi_pieces_moved(&rest, len);
-	}
-	ret = exi_attempt_send_ring_locked(sk, h, buf, n);
+	len = exi_pieces_gather(*p, buf, p->left);
+	ret = exi_attempt_send_ring_locked(sk, h, buf, len);
 	free(buf);
 	return ret;
 }
@@ -387,14 +381,34 @@ static ssize_t count_tcp_locked(struct exi_sock *sk, struct exi_half *h,
 	return n;
 }
 
-/* n of len bytes were looked at, which lie on TCP: those in the ring follow. */
-static ssize_t peek_on(struct exi_sock *sk, struct exi_half *h, char *buf,
-		       size_t n, size_t len)
+/* A look at what the ring has for the pieces. */
+static ssize_t peek_ring(struct exi_sock *sk, struct exi_pieces p)
+{
+	size_t most = p.left < EXI_PARTS_GATHER ? p.left : EXI_PARTS_GATHER;
+	void *buf, *copy;
+	size_t len = exi_pieces_next(&p, &buf);
+	ssize_t n;
+
+	copy = p.n > 1 ? malloc(most) : NULL;
+	if (!copy)
+		return sk->fab->ops->recv(sk->fab, buf, len, MSG_PEEK);
+	n = sk->fab->ops->recv(sk->fab, copy, most, MSG_PEEK);
+	if (n > 0)
+		exi_pieces_scatter(&p, copy, (size_t)n);
+	free(copy);
+	return n;
+}
+
+/* n bytes were looked at, which lie on TCP: those in the ring follow. */
+static ssize_t peek_on(struct exi_sock *sk, struct exi_half *h,
+		       struct exi_pieces p, size_t n)
 {
 	ssize_t more = 0;
 
-	if (h->mode == EXI_MODE_LEFT && n == h->left && n < len && sk->fab)
-		more = sk->fab->ops->recv(sk->fab, buf + n, len - n, MSG_PEEK);
+	if (h->mode == EXI_MODE_LEFT && n == h->left && n < p.left && sk->fab) {
+		exi_pieces_moved(&p, n);
+		more = peek_ring(sk, p);
+	}
 	return (ssize_t)n + (more > 0 ? more : 0);
 }
 
@@ -458,7 +472,7 @@ ssize_t exi_attempt_recv_tcp_locked(struct exi_sock *sk, struct exi_half *h,
 {
 	void *buf;
 	size_t piece = exi_pieces_next(p, &buf);
-	size_t len = p->left, want = len;
+	size_t len = p->left;
 	ssize_t n = (ssize_t)len;
 
 	EXI_LOCKED(&h->lock);
@@ -481,7 +495,7 @@ ssize_t exi_attempt_recv_tcp_locked(struct exi_sock *sk, struct exi_half *h,
 		n = get_tcp(sk, p, h->mode == EXI_MODE_BACK ? (size_t)n : len,
 			    flags & ~MSG_WAITALL);
 	if (n > 0 && (flags & (MSG_PEEK | MSG_OOB | MSG_TRUNC)) == MSG_PEEK)
-		return peek_on(sk, h, buf, (size_t)n, want);
+		return peek_on(sk, h, *p, (size_t)n);
 	if (n > 0 && !(flags & (MSG_PEEK | MSG_OOB))) {
 		exi_capture_tell(sk->tcp, EXI_RX, p, n, flags);
 		return count_tcp_locked(sk, h, n);
@@ -521,23 +535,57 @@ ssize_t exi_attempt_recv_tcp_locked(struct exi_sock *sk, struct exi_half *h,
 	return n;
 }
 
+/* What an attempt met behind bytes that are returned first, unless the next one
+ * meets it again. */
+static void keep_error_locked(struct exi_half *h, ssize_t n)
+{
+	EXI_LOCKED(&h->lock);
+	if (n < 0 && n != -EAGAIN && n != -ESTALE && n != -EREMOTE)
+		h->err = (int)-n;
+}
+
+/* Bytes that another thread receives do not come between the pieces. */
+static ssize_t recv_ring_pieces_locked(struct exi_sock *sk, struct exi_half *h,
+				       struct exi_pieces p, int flags)
+{
+	void *buf;
+	size_t len = exi_pieces_next(&p, &buf);
+	ssize_t n, done;
+
+	EXI_LOCKED(&h->lock);
+	if (exi_unlikely(flags & MSG_PEEK) &&
+	    !exi_recv_barred_locked(sk->sh, h)) {
+		n = peek_ring(sk, p);
+		return exi_recvd_ring_locked(sk, h, p.left, flags, n);
+	}
+	n = exi_recv_ring_locked(sk, h, buf, len, flags);
+	for (done = n; n == (ssize_t)len && n > 0; done += n) {
+		exi_pieces_moved(&p, (size_t)n);
+		len = exi_pieces_next(&p, &buf);
+		if (!len || h->mode != EXI_MODE_RING || !sk->fab ||
+		    exi_half_error_waits_locked(sk, EXI_RX))
+			break;
+		n = exi_recv_ring_locked(sk, h, buf, len,
+					 flags & ~EXI_MSG_POLLED);
+		if (n <= 0) {
+			keep_error_locked(h, n);
+			break;
+		}
+	}
+	return done;
+}
+
 /* The last bytes of TCP were read: the next ones are in the ring. */
 static ssize_t recv_behind_locked(struct exi_sock *sk, struct exi_half *h,
 				  struct exi_pieces p, ssize_t n, int flags)
 {
 	ssize_t more;
-	size_t len;
-	void *buf;
 
 	EXI_LOCKED(&h->lock);
 	exi_pieces_moved(&p, (size_t)n);
-	len = exi_pieces_next(&p, &buf);
-	more = exi_attempt_recv_ring_locked(sk, h, buf, len, flags);
-	if (more > 0)
-		n += more;
-	else if (more < 0 && more != -EAGAIN)
-		h->err = (int)-more;
-	return n;
+	more = recv_ring_pieces_locked(sk, h, p, flags);
+	keep_error_locked(h, more);
+	return more > 0 ? n + more : n;
 }
 
 ssize_t exi_attempt_recv_pieces_locked(struct exi_sock *sk, struct exi_half *h,
@@ -552,6 +600,8 @@ ssize_t exi_attempt_recv_pieces_locked(struct exi_sock *sk, struct exi_half *h,
 		void *buf;
 		size_t len = exi_pieces_next(p, &buf);
 
+		if (p->n > 1)
+			return recv_ring_pieces_locked(sk, h, *p, flags);
 		return exi_recv_ring_locked(sk, h, buf, len, flags);
 	}
 	if (exi_half_elsewhere_locked(sk, h))

@@ -34,10 +34,10 @@ static inline bool exi_parts_wants(const struct exi_op *op)
 }
 int exi_parts_read(struct exi_op *op);
 
-/* Synchronous calls on several pieces: while the direction is on TCP they use
- * `all`, a call for several, as exi_flow_sendv(); otherwise `one`, a call for
- * one, with MSG_DONTWAIT where more is taken only if it is there. Pieces that
- * fit a buffer of moderate size are sent as one, so that they stay together. */
+/* Synchronous calls on several pieces. A receive of a stream uses `all`, which
+ * takes what is there for all of them at once; so does a send while the
+ * direction is on TCP. Otherwise `one`: pieces that fit a buffer of moderate
+ * size are sent as one, so that they stay together, larger ones one by one. */
 #define EXI_PARTS_GATHER (256u << 10)
 typedef ssize_t exi_send_one(int fd, const void *buf, size_t len, int flags);
 typedef ssize_t exi_recv_one(int fd, void *buf, size_t len, int flags);

@@ -2,6 +2,7 @@
 /* Operations on several buffers, over the fabric: the buffers are moved as if
  * they were one, and each operation yields one event. */
 #include <limits.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -371,6 +372,62 @@ static void together_b(int s, int ctl)
 
 CONF_DUO(messages_of_several_threads_stay_together, together_a, together_b)
 
+#define CYCLE 251 /* byte i of the stream is i % CYCLE */
+
+static void check_run(const unsigned char *p, int n)
+{
+	for (int i = 1; i < n; i++)
+		T_EQ(p[i], (p[0] + i) % CYCLE);
+}
+
+/* Receives messages of ten pieces until the end of the stream. */
+static void *read_in_pieces(void *arg)
+{
+	int s = *(int *)arg, n;
+	unsigned char buf[100];
+	exs_iovec_t v[10];
+	exs_msghdr_t m = { .exs_msg_iov = v, .exs_msg_iovlen = 10 };
+
+	for (int i = 0; i < 10; i++)
+		v[i] = (exs_iovec_t){ buf + 10 * i, 10, 0 };
+	while ((n = T_OK(exs_recvmsg(s, &m, 0, T_SYNC))) > 0)
+		check_run(buf, n);
+	return NULL;
+}
+
+/* The first calls wait behind an operation, the next ones beside each other. */
+static void readers_a(int s, int ctl)
+{
+	exs_qhandle_t q = T_OK(exs_qcreate(1));
+	unsigned char first[CYCLE];
+	pthread_t t[WRITERS];
+
+	t_post_recv(s, first, sizeof(first), MSG_WAITALL, q, 1);
+	for (int i = 0; i < WRITERS; i++)
+		t[i] = t_thread(read_in_pieces, &s);
+	t_tell(ctl, 1);
+	T_EQ(t_event_is(q, EXS_EVT_RECV, 1), CYCLE);
+	check_run(first, CYCLE);
+	for (int i = 0; i < WRITERS; i++)
+		t_thread_join(t[i]);
+	T_OK(exs_qdelete(q));
+	t_close(s);
+}
+
+static void readers_b(int s, int ctl)
+{
+	char buf[CYCLE];
+
+	for (int i = 0; i < CYCLE; i++)
+		buf[i] = (char)i;
+	t_expect(ctl, 1);
+	for (int i = 0; i < WRITERS * ROUNDS; i++)
+		t_send_all(s, buf, sizeof(buf), 0);
+	t_close(s);
+}
+
+CONF_DUO(pieces_are_consecutive_for_several_readers, readers_a, readers_b)
+
 /* Each gets its event from a cancel and from a close, and took nothing. */
 static void ends_a(int s, int ctl)
 {
@@ -627,6 +684,7 @@ static const struct t_row rows[] = {
 	CONF_ROWS(synchronous_calls_take_pieces_too),
 	CONF_ROWS(waiting_for_all_fills_every_piece),
 	CONF_ROWS(messages_of_several_threads_stay_together),
+	CONF_ROWS(pieces_are_consecutive_for_several_readers),
 	CONF_ROWS(cancelled_and_closed_messages_say_so),
 	CONF_ROWS(as_many_pieces_as_there_may_be),
 	CONF_ROWS(a_batch_is_as_its_operations),
