@@ -332,6 +332,10 @@ struct epoll_event shim_item_wanted(const struct item *it);
 /* Makes an item managed. shim_epoll_structure is held, and the link lock. */
 void shim_item_manage(struct item *it);
 
+/* Removes the item's link from the set while the link rests (link/watch.h). No
+ * lock is held. */
+void shim_item_unshare(struct item *it);
+
 /* Removes an item. shim_epoll_structure is held; with linked, the link lock is
  * held and the link is up. */
 void shim_item_remove(struct item *it, bool linked);
@@ -340,7 +344,7 @@ void shim_item_remove(struct item *it, bool linked);
  * for idle ones. The connection stays on TCP if no nudge could be made, or if a
  * process that was forked before also has the set, because that process would
  * not learn of events on the fabric. */
-void shim_epoll_met(struct exi_sock *sk);
+void shim_epoll_met(struct exi_sock *sk, bool again);
 
 /* Gives the set this number; shim_epoll_structure is held. */
 void shim_set_number_locked(int epfd, struct set *s);
@@ -363,7 +367,7 @@ bool shim_set_is(int fd, int other);
 /* Reads an item's link after its doorbell rang. The library then informs the
  * other processes that have the connection, so it first records that this
  * process uses the connection. */
-void shim_item_hear(const struct item *it);
+void shim_item_hear(struct item *it);
 
 /* Takes the tagged events out of ev; returns how many events remain. */
 int shim_set_absorb(struct set *s, struct epoll_event *ev, int n);

@@ -31,11 +31,14 @@ static bool take_shot(struct set *s, struct epoll_event *ev)
 	return ret;
 }
 
-void shim_item_hear(const struct item *it)
+void shim_item_hear(struct item *it)
 {
 	if (exi_unlikely(!exi_sock_used_here(it->sk)))
 		exi_sock_inherit(it->sk);
 	exi_link_event(it->sk, EPOLLIN);
+	if (exi_unlikely(atomic_load_explicit(&it->sk->link_rests,
+					      memory_order_relaxed)))
+		shim_item_unshare(it);
 }
 
 /* The next position in the kernel's order, behind `behind` other events. */

@@ -16,6 +16,7 @@
 #include "core/call/ready.h"
 #include "core/fabric/provider.h"
 #include "core/link/control.h"
+#include "core/link/watch.h"
 #include "core/sock/holders.h"
 #include "core/sock/service.h"
 #include "core/sock/table.h"
@@ -446,6 +447,18 @@ static void share_link_locked(struct item *it)
 			   : exi_link_share_locked(it->sk, watch_link, it);
 }
 
+void shim_item_unshare(struct item *it)
+{
+	exi_lock(&it->sk->link_lock);
+	exi_lock(&shim_epoll_structure);
+	if (!it->dead && it->link >= 0 && atomic_load(&it->sk->link_rests)) {
+		native.epoll_ctl(it->set->fd, EPOLL_CTL_DEL, it->link, NULL);
+		it->link = -ENOTCONN; /* exi_ready_met() shares it again */
+	}
+	exi_unlock(&shim_epoll_structure);
+	exi_unlock(&it->sk->link_lock);
+}
+
 void shim_item_manage(struct item *it)
 {
 	struct set *s = it->set;
@@ -575,11 +588,15 @@ static bool any(const struct item *it)
  * meets: also one that was managed before its link was up, or that shared the
  * link of the connection's previous life; not one in a set for which no thread
  * was seen to wait. The link lock is held. */
+static bool awaits_share(const struct item *it)
+{
+	return it->managed &&
+	       (it->link == -ENOTCONN || it->life != it->sk->sh->lives);
+}
+
 static bool awaits_link(const struct item *it)
 {
-	if (!it->managed)
-		return !shim_item_idle(it);
-	return it->link == -ENOTCONN || it->life != it->sk->sh->lives;
+	return it->managed ? awaits_share(it) : !shim_item_idle(it);
 }
 
 /* The first such item of a connection in any set; structure is held. */
@@ -605,14 +622,14 @@ static struct item *first_item(struct exi_sock *sk, int fd,
 	return ret;
 }
 
-void shim_epoll_met(struct exi_sock *sk)
+void shim_epoll_met(struct exi_sock *sk, bool again)
 {
 	bool shared = atomic_load(&sk->sh->holders.n) > 1;
 	int fd = atomic_load(&sk->fd);
 	struct item *it;
 
 	exi_lock(&shim_epoll_structure);
-	while ((it = first_item(sk, fd, awaits_link))) {
+	while ((it = first_item(sk, fd, again ? awaits_share : awaits_link))) {
 		if (it->managed) {
 			share_link_locked(it);
 			if (it->link == -ENOTCONN)

@@ -16,7 +16,7 @@
 #include "core/base/list.h"
 #include "core/base/lock.h"
 #include "core/base/util.h"
-#include "core/link/control.h"
+#include "core/link/watch.h"
 #include "core/meet/meet.h"
 #include "core/sock/holders.h"
 #include "core/sock/service.h"

@@ -114,6 +114,7 @@ static void fork_one(struct exi_sock *sk, void *arg)
 		close(atomic_load(&sk->fd));
 	sk->lingers = sk->closing = false;
 	atomic_store(&sk->link_lock.word, 0);
+	atomic_store(&sk->link_rests, false);
 	exi_list_init(&sk->todo);
 	sk->todo_dirs = 0;
 	exi_list_init(&sk->poll_ops);
@@ -133,6 +134,7 @@ static void fork_one(struct exi_sock *sk, void *arg)
 	} else if (sk->link) {
 		sk->foreign_link = true;
 		sk->link->timer.node = (struct exi_heap){ 0 };
+		sk->link->rest.node = (struct exi_heap){ 0 };
 	}
 	if (sk->fab)
 		sk->fab->sleep = 0;

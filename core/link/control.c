@@ -30,6 +30,7 @@
 #include "core/base/util.h"
 #include "core/fabric/provider.h"
 #include "core/link/ending.h"
+#include "core/link/watch.h"
 #include "core/meet/begin.h"
 #include "core/meet/candidate.h"
 #include "core/meet/find.h"
@@ -195,7 +196,7 @@ static void up_locked(struct exi_sock *sk)
 	exi_service_untimed(&l->timer);
 	l->timer.expired = up_expired; /* the service does not read it now */
 	if (exi_ready_met)
-		exi_ready_met(sk);
+		exi_ready_met(sk, false);
 	if (exi_service_watch(sk, sk->tcp->fd, EXI_WATCH_TCP,
 			      EPOLLRDHUP | EPOLLET) == 0)
 		sk->watched = true;
@@ -435,8 +436,9 @@ static void no_packet_locked(struct exi_sock *sk, ssize_t n)
 
 struct reading {
 	bool event;
-	ssize_t budget; /* packets or bytes */
-	bool news;	/* a message other than WAKE came */
+	ssize_t budget;	   /* packets or bytes */
+	bool news;	   /* a message other than WAKE came */
+	unsigned int load; /* of the packets; see watch.h */
 	bool was_up, gone;
 };
 
@@ -500,6 +502,7 @@ static bool read_locked(struct exi_sock *sk, struct reading *r)
 	if (n <= 0)
 		return false;
 	r->budget -= r->event ? 1 : n;
+	r->load += n == 1 ? 1 : EXI_WATCH_MESSAGE;
 	r->news = r->news || n != 1;
 	if (n != 1)
 		atomic_fetch_add_explicit(&sk->said, 1, memory_order_relaxed);
@@ -508,18 +511,6 @@ static bool read_locked(struct exi_sock *sk, struct reading *r)
 	if (!exi_closing_file(fd))
 		exi_shun(user, exi_now_ns());
 	return true;
-}
-
-/* Leaves the rest to the service, which gets a new event for it. */
-static void leave_rest_locked(struct exi_sock *sk)
-{
-	struct exi_link *l = sk->link;
-
-	EXI_LOCKED(&sk->link_lock);
-	if (!l || l->fd < 0 || exi_service_self())
-		return;
-	exi_service_unwatch(l->fd);
-	exi_service_watch(sk, l->fd, EXI_WATCH_LINK, EPOLLIN | EPOLLEXCLUSIVE);
 }
 
 /* Ends the link if it was to end when both directions are on TCP, and both are.
@@ -547,12 +538,19 @@ void exi_link_event(struct exi_sock *sk, uint32_t events)
 
 	exi_fds_begin();
 	exi_lock(&sk->link_lock);
+	if (exi_unlikely(events && exi_watch_rests_locked(sk))) {
+		exi_unlock(&sk->link_lock);
+		exi_fds_end();
+		return;
+	}
 	generation = atomic_load(&sk->generation);
 	r = begin_reading(sk, events != 0);
 	while (r.budget > 0 && read_locked(sk, &r))
 		;
+	if (r.event)
+		exi_watch_loaded_locked(sk, r.load);
 	if (r.event && r.budget <= 0)
-		leave_rest_locked(sk);
+		exi_watch_leave_locked(sk);
 	gone = r.gone || leaves_locked(sk);
 	news = r.news;
 	was_up = r.was_up || (sk->link && sk->link->state == EXI_LINK_UP);
@@ -593,7 +591,7 @@ bool exi_link_hear(struct exi_sock *sk)
 	said = p.fd >= 0 && poll(&p, 1, 0) > 0;
 	exi_unlock(&sk->link_lock);
 	if (said)
-		exi_link_event(sk, EPOLLIN);
+		exi_link_event(sk, 0);
 	/* Or another thread read it just before. */
 	return said || !exi_switch_may_come(sk);
 }
@@ -612,25 +610,6 @@ void exi_link_before_exec(void)
 
 	exi_sock_each(exi_candidate_give_up, &n);
 	exi_closing_settle();
-}
-
-int exi_link_share_locked(struct exi_sock *sk, int (*watch)(int fd, void *arg),
-			  void *arg)
-{
-	struct exi_link *l = sk->link;
-	int ret;
-
-	EXI_LOCKED(&sk->link_lock);
-	if (!l || l->state != EXI_LINK_UP || l->fd < 0)
-		return -ENOTCONN;
-	ret = watch(l->fd, arg);
-	if (ret)
-		return ret;
-	/* The kernel wakes exclusive waiters in the order they came. */
-	exi_service_unwatch(l->fd);
-	ret = exi_service_watch(sk, l->fd, EXI_WATCH_LINK,
-				EPOLLIN | EPOLLEXCLUSIVE);
-	return ret ? ret : l->fd;
 }
 
 bool exi_link_ended(struct exi_sock *sk, int fd)

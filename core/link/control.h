@@ -41,15 +41,8 @@ EXI_SHIM int exi_link_leave(struct exi_sock *sk, int reason);
  * and lets the closing threads end. */
 EXI_SHIM void exi_link_before_exec(void);
 
-/* Adds a watch of the link in front of the service's own: an exclusive one in
- * the epoll set of a thread, which reads the link (exi_link_event()) when it is
- * woken there. The service is woken if no such thread sleeps. The link lock is
- * held. Returns the link's descriptor, or -errno. */
-EXI_SHIM int exi_link_share_locked(struct exi_sock *sk,
-				   int (*watch)(int fd, void *arg), void *arg);
-
-/* Handles events of the link, from the service thread; events 0: looks without
- * one. */
+/* Handles events of the link, for who watches it (watch.h); events 0: looks
+ * without one. */
 EXI_SHIM void exi_link_event(struct exi_sock *sk, uint32_t events);
 /* Reads the messages in the link, if there are any. When it returns, those that
  * the peer sent before have been carried out, even if another thread reads

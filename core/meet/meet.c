@@ -138,6 +138,8 @@ struct exi_link *exi_link_take_locked(struct exi_sock *sk)
 	exi_link_clear_locked(sk);
 	sk->link = NULL;
 	exi_service_untimed(&l->timer);
+	exi_service_untimed(&l->rest);
+	atomic_store(&sk->link_rests, false);
 	unwatch(l, l->fd);
 	unwatch(l, l->listener);
 	for (i = 0; i < EXI_LINK_CANDIDATES; i++)

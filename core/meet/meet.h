@@ -40,6 +40,9 @@ struct exi_link {
 	uint64_t candidate_since[EXI_LINK_CANDIDATES];
 	uint64_t since;		/* when it was made */
 	struct exi_timer timer; /* the time limit of the state */
+	struct exi_timer rest;	/* the end of one; see link/watch.h */
+	uint64_t loaded_since;
+	uint32_t load;
 	uint64_t peer_token;
 	uint64_t peer_providers;
 	uint64_t delay; /* before the next look */

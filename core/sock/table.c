@@ -267,7 +267,7 @@ void exi_sock_reason(struct exi_sock *sk, int reason)
 		  exs_x_reason_name(reason));
 }
 
-void (*exi_ready_met)(struct exi_sock *sk);
+void (*exi_ready_met)(struct exi_sock *sk, bool again);
 
 void exi_ready_times_locked(struct exi_sock *sk)
 {

@@ -390,6 +390,9 @@ struct exi_sock {
 	 * service; and how many sleeps elsewhere began since that changed. */
 	_Atomic uint32_t hearer;
 	_Atomic uint32_t unheard;
+	/* Nobody watches the link, see link/watch.h. Changes with link_lock
+	 * held. */
+	_Atomic bool link_rests;
 	struct exi_list poll_ops; /* accept, connect */
 	/* The earliest of operations' deadlines that was noted, see
 	 * life/deadline.h; 0: none. */
@@ -646,9 +649,10 @@ EXI_SHIM uint64_t exi_ready_sleep(void);
 EXI_SHIM int exi_ready_bell(struct exi_sock *sk, int fd);
 
 /* Called when a connection has met its peer's library, before any direction can
- * be switched, with its link lock held. Set once, before the first
- * connection. */
-EXI_SHIM extern void (*exi_ready_met)(struct exi_sock *sk);
+ * be switched; and again when its link, which nobody watched for a while, can
+ * be shared as before (link/watch.h). The link lock is held. Set once, before
+ * the first connection. */
+EXI_SHIM extern void (*exi_ready_met)(struct exi_sock *sk, bool again);
 
 #define EXI_TABLE_MAX	     (1u << 24)
 #define EXI_TABLE_CHUNK	     256u
