@@ -45,10 +45,15 @@ typedef enum exs_mhandle {
 /* The application's handle; the event returns it unchanged. */
 typedef void *exs_ahandle_t;
 
-#define EXS_QHANDLE_INVALID ((exs_qhandle_t)-1)
-#define EXS_MHANDLE_INVALID ((exs_mhandle_t)-1)
+#ifdef __cplusplus
+#define EXS_HANDLE_(type, n) static_cast<type>(n)
+#else
+#define EXS_HANDLE_(type, n) ((type)(n))
+#endif
+#define EXS_QHANDLE_INVALID EXS_HANDLE_(exs_qhandle_t, -1)
+#define EXS_MHANDLE_INVALID EXS_HANDLE_(exs_mhandle_t, -1)
 /* The buffer is not registered: always allowed. */
-#define EXS_MHANDLE_UNREGISTERED ((exs_mhandle_t)0)
+#define EXS_MHANDLE_UNREGISTERED EXS_HANDLE_(exs_mhandle_t, 0)
 
 /* Limits: the largest depth of a queue, and the most events one
  * exs_qdequeue() takes. */

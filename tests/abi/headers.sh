@@ -26,13 +26,17 @@ for h in api/sys/*.h; do
 	printf '#include <%s>\n#include <%s>\nextern int x;\n' "$h" "$h" \
 		>"$tmp/a.c"
 	cp "$tmp/a.c" "$tmp/a.cc"
+	printf '%s\n' 'exs_qhandle_t q = EXS_QHANDLE_INVALID;' \
+		'exs_mhandle_t m[2] = { EXS_MHANDLE_INVALID, EXS_MHANDLE_UNREGISTERED };' |
+		tee -a "$tmp/a.c" >>"$tmp/a.cc"
 	for std in c99 c11 gnu11 gnu17; do
 		# shellcheck disable=SC2086 # options are words
 		try gcc -std=$std $warn -I"$tmp/include" "$tmp/a.c"
 	done
-	for std in c++11 c++17; do
+	for std in c++11 c++17 c++20; do
 		# shellcheck disable=SC2086 # options are words
-		try g++ -std=$std $warn -I"$tmp/include" "$tmp/a.cc"
+		try g++ -std=$std $warn -Wconversion -Wold-style-cast \
+			-I"$tmp/include" "$tmp/a.cc"
 	done
 done
 
