@@ -685,22 +685,29 @@ static void strike_at(enum t_side side, const struct t_point *p)
 	}
 }
 
-/* The points are what nobody who is struck passes. */
-static size_t strike_all(enum t_side side)
-{
-	static struct t_point points[MOST_POINTS];
-	size_t n;
+static struct t_point points[T_SIDES][MOST_POINTS];
+static size_t n_points[T_SIDES];
 
+/* The points are what nobody who is struck passes. */
+static void survey(void)
+{
 	strikes_now = false;
 	t_points_begin();
-	T(trial(side));
+	T(trial(T_SIDE_A));
 	strikes_now = true;
-	n = t_points(side, points, MOST_POINTS);
-	T(n > 0);
-	qsort(points, n, sizeof(points[0]), by_address);
-	for (size_t i = 0; i < n; i++)
-		strike_at(side, &points[i]);
-	return n;
+	for (enum t_side side = T_SIDE_A; side < T_SIDES; side++) {
+		n_points[side] = t_points(side, points[side], MOST_POINTS);
+		T(n_points[side] > 0);
+		qsort(points[side], n_points[side], sizeof(points[side][0]),
+		      by_address);
+	}
+}
+
+static size_t strike_all(enum t_side side)
+{
+	for (size_t i = 0; i < n_points[side]; i++)
+		strike_at(side, &points[side][i]);
+	return n_points[side];
 }
 
 static void strike_everywhere(void)
@@ -708,11 +715,13 @@ static void strike_everywhere(void)
 	size_t a = 0, b = 0, exec;
 
 	if (!run.only_exec) {
+		survey();
 		a = strike_all(T_SIDE_A);
 		b = strike_all(T_SIDE_B);
 	}
 	/* To the other end it is a way back to TCP like any. */
 	execs = true;
+	survey();
 	exec = strike_all(T_SIDE_A);
 	printf("%s: %zu points of A, %zu before its exec, and %zu of B; %u "
 	       "trials, %u struck, %u late and made again; calls of who was "
