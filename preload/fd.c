@@ -96,20 +96,29 @@ static int close_socket(struct exi_sock *sk, int fd)
 	return ret;
 }
 
+static void forget_names(int fd)
+{
+	shim_epoll_closed(fd);
+	exi_surroundings_closed(fd);
+	exi_track_clear(fd, exi_track_at(fd), EXI_TRACK_NAMES);
+}
+
 static __attribute__((noinline)) int close_tracked(int fd)
 {
 	EXI_CANCEL_OFF(true);
 	struct exi_sock *sk;
 
+	if (!shim_tracks(fd, EXI_TRACK_ANY)) { /* a file that came by message */
+		forget_names(fd);
+		return close_handed(fd);
+	}
 	if (was_latent(fd))
 		return native.close(fd);
 	sk = exi_sock_find(fd);
 	if (exi_likely(!sk || sk->named)) {
 		if (exi_unlikely(exi_fd_ours(fd)))
 			return (int)shim_result(-EBADF);
-		shim_epoll_closed(fd);
-		exi_surroundings_closed(fd);
-		exi_track_clear(fd, exi_track_at(fd), EXI_TRACK_NAMES);
+		forget_names(fd);
 		if (!sk)
 			return close_handed(fd);
 	}

@@ -49,6 +49,16 @@ static void each(const struct msghdr *m, void (*f)(int fd, void *arg),
 	}
 }
 
+/* Whether there is nothing to do for the number of a descriptor that is passed:
+ * nothing of the library's is there, no note of it either, and it is no
+ * connection whose close was announced. */
+static bool is_plain(int fd)
+{
+	return !shim_tracks(fd, EXI_TRACK_ANY | EXI_TRACK_NAMES) &&
+	       !atomic_load_explicit(&exi_handed_announced,
+				     memory_order_relaxed);
+}
+
 struct leaving {
 	int by;
 	bool any; /* a connection is among the descriptors */
@@ -56,9 +66,11 @@ struct leaving {
 
 static void note(int fd, void *arg)
 {
-	EXI_CANCEL_OFF(false);
 	struct leaving *l = arg;
 
+	if (exi_likely(is_plain(fd)))
+		return;
+	EXI_CANCEL_OFF(false);
 	if (l->by < 0)
 		exi_handed_copied(fd);
 	else
@@ -120,8 +132,8 @@ static void take(int fd, void *arg)
 	EXI_CANCEL_OFF(false);
 	const struct arrival *a = arg;
 
-	exi_hand_take(fd, a->by);
-	exi_hand_born(fd, a->forked);
+	if (exi_hand_take(fd, a->by))
+		exi_hand_born(fd, a->forked);
 }
 
 static void only_looked(int fd, void *arg)

@@ -114,40 +114,40 @@ void exi_hand_note(int fd, int by)
  * `by' need not be the sender's (socketpair(2) names who made it). What kind of
  * socket it is takes no lock; it is asked first, because most files are
  * none. */
-static void came(int fd, int by)
+static bool came(int fd, int by)
 {
 	uint32_t giver;
 
 	if (exi_base_of(fd) != &exi_base_tcp || !exi_handed_by_ours(by)) {
 		exi_surroundings_foreign(fd);
-		return;
+		return false;
 	}
 	exi_handed_retract(fd);
 	if (exi_tcp_is_listening(fd))
-		return;
+		return false;
 	exi_fds_begin();
 	giver = exi_handed_giver(by);
 	exi_fds_end();
-	if (giver)
-		exi_latent_came(fd, giver);
+	return giver && exi_latent_came(fd, giver);
 }
 
-void exi_hand_take(int fd, int by)
+bool exi_hand_take(int fd, int by)
 {
 	enum exi_role role;
 	struct exi_sock *sk;
+	bool ret;
 
-	if (by >= 0) {
-		came(fd, by);
-		return;
-	}
+	if (by >= 0)
+		return came(fd, by);
 	exi_handed_retract(fd);
 	exi_fds_begin();
 	role = exi_handed_role(fd);
-	if (role != EXI_ROLE_NONE && exi_sock_make(fd, role, true, &sk) == 0)
+	ret = role != EXI_ROLE_NONE && exi_sock_make(fd, role, true, &sk) == 0;
+	if (ret)
 		exi_handed_begin(sk, fd,
 				 by == EXI_BY_LATER ? EXI_HEIR(getpid()) : 0);
 	exi_fds_end();
+	return ret;
 }
 
 /* Notes made meanwhile are dropped before the spawn is over. */

@@ -41,10 +41,10 @@ EXI_SHIM bool exi_hand_leaves(struct exi_sock *sk, int fd,
 
 /* Called in the receiver: fd came by a message on the socket `by' or, with one
  * of these values, from before exec. If it is a TCP connection, the library has
- * a socket for it from now on. */
+ * a socket for it from now on, or a latent connection. False: neither. */
 #define EXI_BY_ALONE (-1)
 #define EXI_BY_LATER (-2)
-EXI_SHIM void exi_hand_take(int fd, int by);
+EXI_SHIM bool exi_hand_take(int fd, int by);
 
 /* Called when a spawn that exi_holders_spawns() began is over. Keeps errno. */
 EXI_SHIM void exi_hand_spawned(void);

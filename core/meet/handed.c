@@ -44,10 +44,10 @@ static struct {
 	uint64_t cookie; /* 0: none */
 	int fd;
 } done[DONE];
-static _Atomic unsigned int n_done;
 static _Atomic uint32_t forks;
 
 _Atomic uint32_t exi_handed_notes;
+_Atomic unsigned int exi_handed_announced;
 static _Atomic bool peeked;
 
 static socklen_t done_name(uint64_t cookie, uint64_t by,
@@ -213,7 +213,7 @@ void exi_handed_done(const struct exi_handed_note *n)
 	}
 	if (fd >= 0) {
 		exi_lock(&notes_lock);
-		at = atomic_fetch_add(&n_done, 1) % DONE;
+		at = atomic_fetch_add(&exi_handed_announced, 1) % DONE;
 		if (done[at].cookie)
 			old = done[at].fd;
 		done[at].cookie = n->cookie;
@@ -230,7 +230,8 @@ void exi_handed_done(const struct exi_handed_note *n)
 void exi_handed_retract(int fd)
 {
 	int gone[DONE], n = 0;
-	uint64_t cookie = atomic_load(&n_done) ? exi_sock_cookie(fd) : 0;
+	uint64_t cookie =
+		atomic_load(&exi_handed_announced) ? exi_sock_cookie(fd) : 0;
 
 	if (!cookie)
 		return;

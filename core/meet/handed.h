@@ -52,6 +52,8 @@ EXI_SHIM void exi_handed_passed(int fd);
 
 /* Whether there are any notes: a hint, for calls that close. */
 EXI_SHIM extern _Atomic uint32_t exi_handed_notes;
+/* How many closes were announced: a hint, for calls that pass descriptors. */
+EXI_SHIM extern _Atomic unsigned int exi_handed_announced;
 
 /* The process that has the connection now, in place of the socket of a
  * giver. */
