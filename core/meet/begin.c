@@ -260,7 +260,8 @@ void exi_begin_part_locked(struct exi_sock *sk)
 				 EXS_X_REASON_PEER_REQUEST);
 }
 
-int exi_begin_may_meet(struct exi_sock *sk, int fd, struct exi_tuple *ret)
+int exi_begin_may_meet(struct exi_sock *sk, int fd,
+		       const struct exi_tuple *asked, struct exi_tuple *ret)
 {
 	int reason = atomic_load(&sk->sh->owner) != sk->process
 			     ? EXS_X_REASON_SHARED
@@ -272,7 +273,9 @@ int exi_begin_may_meet(struct exi_sock *sk, int fd, struct exi_tuple *ret)
 		reason = EXS_X_REASON_UNSEEN_WAIT;
 	if (!reason)
 		reason = sk->base->forbidden(fd);
-	err = reason ? 0 : exi_tuple_of(fd, ret);
+	err = reason || asked ? 0 : exi_tuple_of(fd, ret);
+	if (!reason && asked)
+		*ret = *asked;
 	/* What was accepted was connected, and has ended. */
 	if (err)
 		reason = err == -EACCES ? EXS_X_REASON_NO_PROOF
@@ -368,7 +371,8 @@ static void stay(struct exi_sock *sk, int fd, int reason)
 }
 
 /* A meets, once in a connection's life, in any process. */
-static int meet_a_locked(struct exi_sock *sk, int fd, bool eager)
+static int meet_a_locked(struct exi_sock *sk, int fd, bool eager,
+			 const struct exi_tuple *asked)
 {
 	struct exi_tuple t;
 	int reason;
@@ -377,7 +381,7 @@ static int meet_a_locked(struct exi_sock *sk, int fd, bool eager)
 	exi_marks_none(sk->sh);
 	if (atomic_exchange(&sk->sh->met, 1))
 		return EXS_X_REASON_NONE;
-	reason = exi_begin_may_meet(sk, fd, &t);
+	reason = exi_begin_may_meet(sk, fd, asked, &t);
 	if (!reason)
 		reason = meet_as_a_locked(sk, &t, eager);
 	stay(sk, fd, reason);
@@ -392,7 +396,8 @@ enum cause {
 	PROGRAM
 };
 
-static void meet_locked(struct exi_sock *sk, int fd, enum cause cause)
+static void meet_locked(struct exi_sock *sk, int fd, enum cause cause,
+			const struct exi_tuple *asked)
 {
 	const bool eager = cause != BYTES;
 	int reason;
@@ -418,19 +423,30 @@ static void meet_locked(struct exi_sock *sk, int fd, enum cause cause)
 		exi_look_first_locked(sk, cause == PROGRAM);
 		return;
 	}
-	reason = sk->role == EXI_ROLE_CONNECT ? meet_a_locked(sk, fd, eager)
-					      : exi_look_locked(sk);
+	reason = sk->role == EXI_ROLE_CONNECT
+			 ? meet_a_locked(sk, fd, eager, asked)
+			 : exi_look_locked(sk);
 	if (reason)
 		exi_sock_reason(sk, reason);
 }
 
-static void meet(struct exi_sock *sk, int fd, enum cause cause)
+/* The addresses of a connection in this use of its socket's memory. */
+struct asked {
+	struct exi_tuple t;
+	uint32_t generation;
+};
+
+static void meet(struct exi_sock *sk, int fd, enum cause cause,
+		 const struct asked *asked)
 {
+	bool same;
+
 	exi_fds_begin();
 	exi_lock(&sk->link_lock);
+	same = asked && asked->generation == atomic_load(&sk->generation);
 	if (atomic_load(&sk->fd) == fd &&
 	    (cause != BYTES || !exi_look_note_locked(sk)))
-		meet_locked(sk, fd, cause);
+		meet_locked(sk, fd, cause, same ? &asked->t : NULL);
 	exi_unlock(&sk->link_lock);
 	exi_fds_end();
 }
@@ -461,7 +477,7 @@ static bool is_brief(struct exi_sock *sk)
 void exi_link_meet(struct exi_sock *sk, int fd, bool download)
 {
 	if (!download || !is_brief(sk))
-		meet(sk, fd, BYTES);
+		meet(sk, fd, BYTES, NULL);
 }
 
 /* A found no peer: the peer's process may just be starting its library. If it
@@ -473,21 +489,21 @@ static void expect_answer(struct exi_shared *sh)
 	atomic_store(&sh->half[EXI_TX].meet_at, EXI_UPGRADE_BYTES);
 }
 
-/* Whether the peer's port has a marker. If not, the connection will look again,
- * as does one whose connect is in progress, or gets the reason why it meets no
- * peer. */
-static bool marked(struct exi_sock *sk)
+/* Whether the peer's port has a marker, and the addresses. If not, the
+ * connection will look again, as does one whose connect is in progress, or gets
+ * the reason why it meets no peer. */
+static bool marked(struct exi_sock *sk, struct asked *ret_asked)
 {
-	struct exi_tuple t;
 	int fd, ret, reason = EXS_X_REASON_PLAIN_PEER;
 
 	exi_fds_begin();
+	ret_asked->generation = atomic_load(&sk->generation);
 	fd = atomic_load(&sk->fd);
-	ret = exi_tuple_of(fd, &t);
+	ret = exi_tuple_of(fd, &ret_asked->t);
 	if (!ret)
-		ret = exi_marker_present(&t);
+		ret = exi_marker_present(&ret_asked->t);
 	if (!ret)
-		reason = exi_why_nobody(&t, fd);
+		reason = exi_why_nobody(&ret_asked->t, fd);
 	else if (ret == -EACCES)
 		reason = exi_meet_unproved(ret);
 	exi_fds_end();
@@ -550,15 +566,21 @@ void exi_begin_again(struct exi_sock *sk)
 
 void exi_link_expect(struct exi_sock *sk, bool eager)
 {
+	struct asked a;
+	bool asks;
+
 	if (!eager && exi_way_of(sk).upgrade_bytes) {
 		exi_link_expect_later(sk);
 		return;
 	}
 	/* A plain peer need not be asked twice: looks for the marker, unless
 	 * the program says that there is a peer. */
-	if (is_wanted(sk) &&
-	    (eager || sk->role == EXI_ROLE_ACCEPT || marked(sk)))
-		meet(sk, atomic_load(&sk->fd), eager ? PROGRAM : SETTING);
+	if (!is_wanted(sk))
+		return;
+	asks = !eager && sk->role != EXI_ROLE_ACCEPT;
+	if (!asks || marked(sk, &a))
+		meet(sk, atomic_load(&sk->fd), eager ? PROGRAM : SETTING,
+		     asks ? &a : NULL);
 }
 
 void exi_begin_expired(struct exi_sock *sk)

@@ -40,8 +40,10 @@ bool exi_begin_is_over(const struct exi_link *l);
 int exi_begin_await_remote_locked(struct exi_sock *sk, int fd);
 
 /* Whether the connection may try to meet, and between which addresses (*ret):
- * 0, or the reason (EXS_X_REASON_*). */
-int exi_begin_may_meet(struct exi_sock *sk, int fd, struct exi_tuple *ret);
+ * 0, or the reason (EXS_X_REASON_*). asked: its addresses, if they were asked
+ * for just before; null: not asked. */
+int exi_begin_may_meet(struct exi_sock *sk, int fd,
+		       const struct exi_tuple *asked, struct exi_tuple *ret);
 
 /* Called when the program takes over the connection and no link is up: informs
  * a peer that is meeting this end or waits for it, and ends the meeting.

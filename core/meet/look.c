@@ -273,7 +273,8 @@ static int meet_b_locked(struct exi_sock *sk, int fd, bool eager)
 {
 	struct exi_shared *sh = sk->sh;
 	struct exi_tuple t;
-	int reason = sk->keeps ? sk->keeps : exi_begin_may_meet(sk, fd, &t);
+	int reason =
+		sk->keeps ? sk->keeps : exi_begin_may_meet(sk, fd, NULL, &t);
 
 	EXI_LOCKED(&sk->link_lock);
 	if (reason)

@@ -70,8 +70,9 @@ static int may_take_locked(struct exi_sock *sk, const struct exi_tuple *t,
 	    (sk->link && sk->link->state != EXI_LINK_LOOK))
 		return EXS_X_REASON_REFUSED;
 	/* The process that handed it to this one may still use it. */
-	reason = exi_handed_over_locked(sk) ? exi_begin_may_meet(sk, fd, ret)
-					    : exi_handed_reason_locked(sk);
+	reason = exi_handed_over_locked(sk)
+			 ? exi_begin_may_meet(sk, fd, NULL, ret)
+			 : exi_handed_reason_locked(sk);
 	return !reason && !same_ends(ret, t) ? EXS_X_REASON_NOT_CONNECTED
 					     : reason;
 }
