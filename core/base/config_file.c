@@ -243,6 +243,41 @@ static FILE *open_regular(const char *path, int *ret_err)
 	return in;
 }
 
+/* A file, line by line, for the parser. */
+struct lines {
+	FILE *in;
+	int n;	  /* lines so far */
+	int kept; /* the longest line, if that one was too long; else 0 */
+};
+
+/* The parser would take an indented line as more of the value before it, and
+ * begin a line where its room ends: so it gets no blanks in front, no comment,
+ * and no line that does not fit. */
+static char *next_line(char *to, int room, void *stream)
+{
+	struct lines *l = stream;
+	bool comment = false, blank = true;
+	int c, n = 0;
+
+	l->n++;
+	while ((c = getc(l->in)) != EOF && c != '\n') {
+		comment |= c == '#' && blank;
+		blank = c == ' ' || c == '\t';
+		if (comment || (blank && !n))
+			continue;
+		if (n == room - 2) {
+			l->kept = n;
+			return NULL;
+		}
+		to[n++] = (char)c;
+	}
+	if (c == EOF && !n)
+		return NULL;
+	to[n++] = '\n';
+	to[n] = '\0';
+	return to;
+}
+
 /* The host's own file may be missing. A program that may not search the
  * directories above it, as in some changed roots, is not meant by it. */
 static bool is_absent(const char *path, int err)
@@ -258,7 +293,7 @@ static bool is_absent(const char *path, int err)
 
 void exi_config_read(struct exi_config_file *f, bool complain)
 {
-	FILE *in;
+	struct lines l = { 0 };
 	int line = 0;
 	int err = 0;
 
@@ -269,10 +304,10 @@ void exi_config_read(struct exi_config_file *f, bool complain)
 	f->rule = false;
 	f->applies = true;
 	f->ports.n = f->n_by_port = 0;
-	in = open_regular(f->path, &err);
-	if (in) {
-		line = ini_parse_file(in, take_key, f);
-		fclose(in);
+	l.in = open_regular(f->path, &err);
+	if (l.in) {
+		line = ini_parse_stream(next_line, &l, take_key, f);
+		fclose(l.in);
 	}
 	if (!complain || (err && !f->label[0] && is_absent(f->path, err)))
 		return;
@@ -280,7 +315,13 @@ void exi_config_read(struct exi_config_file *f, bool complain)
 		exi_config_refuse(
 			"%scannot read \"%s\": %s; it accepts a file of "
 			"\"name = value\" lines, of at most 1 MiB",
-			f->label, f->path, strerrordesc_np(err));
+			f->label, f->path,
+			err == EINVAL ? "it is not a regular file"
+				      : strerrordesc_np(err));
+	else if (l.kept && !line)
+		exi_config_refuse("%s\"%s\" line %d is too long; a line has "
+				  "at most %d bytes, without its comment",
+				  f->label, f->path, l.n, l.kept);
 	else if (line)
 		exi_config_refuse(
 			"%s\"%s\" line %d cannot be parsed; \"name = value\", "
