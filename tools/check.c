@@ -186,6 +186,24 @@ void check_fails(struct check *c, const char *step, const char *cure,
 	snprintf(c->cure, sizeof(c->cure), "%s", cure);
 }
 
+/* The process is seen, so what else the reason may mean need not be said. */
+static void judge_plain(struct check *c)
+{
+	snprintf(c->verdict, sizeof(c->verdict),
+		 "TCP: %s at the other end does not use libexs (%s)", c->plain,
+		 exs_x_reason_name(EXS_X_REASON_PLAIN_PEER));
+	make_printable(c->verdict);
+	snprintf(c->cure, sizeof(c->cure), "start %s with exs run", c->plain);
+	make_printable(c->cure);
+}
+
+void check_note_plain(struct check *c, const struct check_process *p)
+{
+	if (p->readable && !p->library)
+		snprintf(c->plain, sizeof(c->plain), "%s[%d]", p->name,
+			 (int)p->pid);
+}
+
 void check_reason(struct check *c, int reason, const char *at)
 {
 	c->reason = reason;
@@ -200,6 +218,8 @@ void check_reason(struct check *c, int reason, const char *at)
 	if (!c->there && (!strcmp(exi_reason_step(reason), "fabrics") ||
 			  reason == EXS_X_REASON_MEMORY))
 		cure_by_fabric(c);
+	if (reason == EXS_X_REASON_PLAIN_PEER && c->plain[0])
+		judge_plain(c);
 }
 
 int check_system(struct check *c)

@@ -33,6 +33,7 @@ struct check {
 	bool there; /* the reason is that of the other end */
 	/* A reason, seen in the other end's process, that keeps it on TCP. */
 	int peer_reason;
+	char plain[48]; /* the other end's process, if it has no library */
 	char verdict[320];
 	char cure[320];
 	size_t alike; /* connections of the same kind that are not shown */
@@ -52,6 +53,10 @@ __attribute__((format(printf, 2, 3))) void check_more(struct check *c,
  * if the reason is the peer's), unless an earlier step has failed already;
  * steps after it are not reached. at: "" or the end that has the reason. */
 void check_reason(struct check *c, int reason, const char *at);
+/* Notes that p is at the other end, if it is known not to use the library, for
+ * check_reason(). */
+struct check_process;
+void check_note_plain(struct check *c, const struct check_process *p);
 /* A verdict without a reason of its own. cure may be "". */
 __attribute__((format(printf, 4, 5))) void check_fails(struct check *c,
 						       const char *step,

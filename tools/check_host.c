@@ -234,6 +234,8 @@ static int peer_here(struct check *c, const struct exi_tuple *t,
 			   p.library ? "uses libexs" : "does not use libexs");
 	else
 		check_more(c, "a process that this user may not inspect");
+	if (seen)
+		check_note_plain(c, &p);
 	check_peer_settings(c, &p);
 	if (present > 0)
 		check_more(c, "%s", seen ? "" : ", which uses libexs");

@@ -75,6 +75,7 @@ static void say_plain(struct check *c, const struct check_process *p, int fd)
 {
 	check_more(c, "%s[%d] fd %d, which %s libexs", p->name, (int)p->pid, fd,
 		   p->library ? "uses" : "does not use");
+	check_note_plain(c, p);
 	check_peer_settings(c, p);
 	if (p->library && p->descriptors_max < DESCRIPTORS_LEAST) {
 		check_more(c, ", with a ulimit -n of %d",

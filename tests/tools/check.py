@@ -246,6 +246,8 @@ def ports():
         status, found, said = look('127.0.0.1', port)
         is_failed('plain port', found[0], 'peer', 'does not use libexs', 'exs run')
         check(f'[{s.pid}]' in step_of(found[0], 'peer')['text'], 'who it is', said)
+        check(f'[{s.pid}] at the other end does not use libexs' in found[0]['verdict'] and
+              f'[{s.pid}] with exs run' in found[0]['cure'], 'who must use it', said)
     with program(SERVER, '127.0.0.1', more={'EXS_PROVIDER': 'tcp'}) as (s, port):
         status, found, said = look('127.0.0.1', port)
         is_failed('port on tcp', found[0], 'peer', 'EXS_PROVIDER=tcp', 'exs info')
