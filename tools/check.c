@@ -51,6 +51,14 @@ static int number(struct argp_state *state, const char *text)
 	return (int)n;
 }
 
+/* Whether digits are a port. (To getaddrinfo(3), 65536 is the port 0.) */
+static bool is_port(const char *digits)
+{
+	unsigned long n = strtoul(digits, NULL, 10);
+
+	return n >= 1 && n <= 65535;
+}
+
 static error_t parse(int key, char *arg, struct argp_state *state)
 {
 	struct wishes *w = state->input;
@@ -75,6 +83,10 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	case ARGP_KEY_END:
 		if (w->pid ? !!w->host : !w->port)
 			argp_error(state, "give HOST and PORT, or --pid");
+		if (w->port && w->port[strspn(w->port, "0123456789")] == '\0' &&
+		    !is_port(w->port))
+			argp_error(state, "a port is 1 to 65535, not %s",
+				   w->port);
 		if (w->fd >= 0 && !w->pid)
 			argp_error(state, "--fd needs --pid");
 		return 0;

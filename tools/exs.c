@@ -3,11 +3,16 @@
 #include "tools/tool.h"
 
 #include <argp.h>
+#include <ctype.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
+#include <stdio_ext.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "exi_build.h"
 
@@ -32,7 +37,7 @@ static const struct command commands[] = {
 	{ "perf", "measure latency, bandwidth and rates", tool_perf },
 	{ "report", "show what became of a running program's connections",
 	  tool_report },
-	{ "run", "run a program with its TCP connections on shared memory",
+	{ "run", "run a program with its connections on shared memory",
 	  tool_run },
 	{ "stat", "show the connections of running programs", tool_stat },
 	{ "trace", "capture what connections of a running program carry",
@@ -59,6 +64,31 @@ int tool_fail(const char *fmt, ...)
 	return TOOL_FAILED;
 }
 
+/* Output that is lost makes the command fail, whatever it has done. */
+static void end_output(void)
+{
+	bool pending = __fpending(stdout) != 0, lost = ferror(stdout) != 0;
+
+	if (fclose(stdout) && (pending || errno != EBADF))
+		lost = true;
+	if (!lost)
+		return;
+	fprintf(stderr, "%s: cannot write the output: %s\n", called_as,
+		strerror(errno));
+	_exit(TOOL_FAILED);
+}
+
+/* A number of the standard streams that is closed must not become that of a
+ * socket, to which the output would go. A program that exs run starts has it
+ * closed, as it was. */
+static void hold_standard_numbers(void)
+{
+	for (int fd = 0; fd <= 2; fd++)
+		if (fcntl(fd, F_GETFD) < 0 && errno == EBADF)
+			open("/dev/null",
+			     (fd ? O_RDONLY : O_WRONLY) | O_CLOEXEC);
+}
+
 static void list_commands(FILE *out)
 {
 	fprintf(out, "Usage: exs COMMAND [OPTION...]\n\n");
@@ -77,11 +107,43 @@ static const struct command *find(const char *name)
 	return NULL;
 }
 
+static bool is_letter(char typed, char letter)
+{
+	return tolower((unsigned char)typed) == letter;
+}
+
+/* How many letters are wrong: changed, too many, missing, or exchanged with the
+ * next one. */
+static size_t misspelt(const char *a, const char *b)
+{
+	size_t n = 0;
+
+	for (; *a && *b; a++, b++) {
+		if (is_letter(*a, *b))
+			continue;
+		n++;
+		if (is_letter(a[0], b[1]) && is_letter(a[1], b[0]))
+			a++, b++;
+		else if (is_letter(a[1], *b))
+			a++;
+		else if (is_letter(*a, b[1]))
+			b++;
+	}
+	return n + strlen(a) + strlen(b);
+}
+
 static int refuse(const char *name)
 {
 	char names[192] = "";
 	size_t n = 0;
 
+	for (size_t i = 0; i < N_COMMANDS; i++)
+		if (misspelt(name, commands[i].name) <= 1) {
+			tool_fail("there is no command \"%s\"; did you mean "
+				  "%s?",
+				  name, commands[i].name);
+			return TOOL_USAGE;
+		}
 	for (size_t i = 0; i < N_COMMANDS; i++)
 		n += snprintf(names + n, sizeof(names) - n, "%s%s",
 			      i ? ", " : "", commands[i].name);
@@ -96,6 +158,12 @@ static int run(const struct command *c, int argc, char **argv)
 	return c->run(argc, argv);
 }
 
+static int surplus(const char *arg)
+{
+	tool_fail("unexpected argument \"%s\"", arg);
+	return TOOL_USAGE;
+}
+
 static int run_help(int argc, char **argv)
 {
 	static char option[] = "--help";
@@ -106,6 +174,8 @@ static int run_help(int argc, char **argv)
 		list_commands(stdout);
 		return TOOL_OK;
 	}
+	if (argc > 2)
+		return surplus(argv[2]);
 	c = find(argv[1]);
 	if (!c)
 		return refuse(argv[1]);
@@ -118,6 +188,8 @@ static int run_help(int argc, char **argv)
 
 static int run_version(int argc, char **argv)
 {
+	if (argc > 1)
+		return surplus(argv[1]);
 	puts("libexs " EXI_VERSION_STRING);
 	return TOOL_OK;
 }
@@ -127,6 +199,8 @@ int main(int argc, char **argv)
 	const struct command *c;
 	const char *name = argc > 1 ? argv[1] : "";
 
+	hold_standard_numbers();
+	atexit(end_output);
 	argp_err_exit_status = TOOL_USAGE;
 	if (!strcmp(name, "--help") || !strcmp(name, "-h"))
 		name = "help";

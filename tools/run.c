@@ -183,6 +183,15 @@ static bool lacks_required(void)
 	return require && *require && exi_core_init() == -ENODEV;
 }
 
+static const char *why_not(const char *program)
+{
+	struct stat st;
+
+	return strerror(stat(program, &st) == 0 && S_ISDIR(st.st_mode)
+				? EISDIR
+				: EACCES);
+}
+
 int tool_run(int argc, char **argv)
 {
 	char shim[PATH_MAX], program[PATH_MAX], preload[2 * PATH_MAX];
@@ -224,7 +233,7 @@ int tool_run(int argc, char **argv)
 	err = exi_target_find(r.argv[0], program, sizeof(program));
 	if (err) {
 		tool_fail("%s: %s", r.argv[0],
-			  err == -EACCES ? strerror(EACCES)
+			  err == -EACCES ? why_not(r.argv[0])
 					 : "there is no such program");
 		return err == -EACCES ? 126 : 127;
 	}
