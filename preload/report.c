@@ -37,7 +37,10 @@
 
 static const char *path = ""; /* no report */
 static char name[64];	      /* programs overwrite theirs with a title */
-static int stderr_fd = -1;    /* programs close theirs before the end */
+/* The report's file, opened at the start: before the end a program may close
+ * its stderr, change its root directory or its user, or forbid itself to open
+ * files. -1: it could not be opened then. */
+static int kept = -1;
 
 /* Connections are counted when they end: from the start in a process that is to
  * report, else from the first request. */
@@ -395,16 +398,24 @@ static int write_report(int fd, const char *text, int n)
 	return done < 0 ? (int)done : -ENOSPC;
 }
 
+/* A file that was removed since is made again. */
+static int open_report(void)
+{
+	if (!strcmp(path, "-") || exi_log_named(kept))
+		return kept;
+	return exi_log_open(path, 0666);
+}
+
 static void tell(const char *text, int n)
 {
-	int fd = strcmp(path, "-") ? exi_log_open(path, 0666) : stderr_fd;
+	int fd = open_report();
 	int err = fd < 0 ? fd : write_report(fd, text, n);
 
 	if (err && exi_config()->log_level >= EXI_LOG_WARN)
 		exi_log_write(EXI_LOG_WARN,
 			      "EXS_REPORT: cannot write to \"%s\": %s", path,
 			      exi_log_why(-err));
-	if (fd >= 0 && fd != stderr_fd)
+	if (fd >= 0 && fd != kept)
 		native.close(fd);
 }
 
@@ -522,12 +533,13 @@ void shim_report_init(void)
 {
 	path = exi_config()->report;
 	snprintf(name, sizeof(name), "%s", program_invocation_short_name);
-	if (!strcmp(path, "-"))
-		stderr_fd = exi_fd_keep(native.dup(2));
 	ended.early = nothing_early;
 	exi_control_reports(report_now);
 	if (!path[0])
 		return;
+	kept = strcmp(path, "-") ? exi_log_open(path, 0666) : native.dup(2);
+	if (kept >= 0)
+		kept = exi_fd_keep(kept);
 	atomic_store(&counts, true);
 	at_quick_exit(shim_report);
 	if (is_go())

@@ -228,6 +228,13 @@ int exi_log_open(const char *path, unsigned int mode)
 	return fd;
 }
 
+bool exi_log_named(int fd)
+{
+	struct stat st;
+
+	return fd >= 0 && fstat(fd, &st) == 0 && st.st_nlink;
+}
+
 const char *exi_log_why(int err)
 {
 	switch (err) {

@@ -37,6 +37,8 @@ void exi_log_file(const char *path);
  * exi_log_why() describes in words. */
 EXI_SHIM int exi_log_open(const char *path, unsigned int mode);
 EXI_SHIM const char *exi_log_why(int err);
+/* Whether such a file still has a name; false for -1. */
+EXI_SHIM bool exi_log_named(int fd);
 
 /* Writes to a file that the user named by one call with these flags of
  * pwritev2(2), so that lines of processes do not mix. The call raises no signal

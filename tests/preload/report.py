@@ -127,6 +127,30 @@ raise SystemExit(3)
 """
 
 
+def after(exs, change):
+    """The number of reports of a program that then cannot reach the file."""
+    with tempfile.TemporaryDirectory() as d:
+        name = d + '/report'
+        subprocess.run([exs, 'run', '--report=' + name, sys.executable, '-c',
+                        TALK.replace('a.send', 'import os, resource\n' + change.format(name)
+                                     + '\na.send')], check=False)
+        if not os.path.exists(name):
+            return 0
+        with open(name, encoding='ascii') as f:
+            return f.read().count('exs run: ')
+
+
+# What a program may do between its start and its end; {} is the report's file.
+CHANGES = {
+    'nothing': '',
+    'no descriptors': 'resource.setrlimit(resource.RLIMIT_NOFILE, (9, 9))',
+    'a removed file': 'os.unlink("{}")',
+}
+if os.getuid() == 0:
+    CHANGES['another root'] = 'os.mkdir("{0}.d"); os.chroot("{0}.d")'
+    CHANGES['another user'] = 'os.setresuid(65534, 65534, 65534)'
+
+
 # One call sends it all, and its peer is met meanwhile.
 SENDS_A_FILE = """
 import mmap, os, socket, tempfile, threading
@@ -312,6 +336,11 @@ def main():
         seen = limited(exs, where)
         if seen != 3:
             print(f'{where}, where no file may grow: the program ends: {seen}')
+            good = False
+    for name, change in CHANGES.items():
+        seen = after(exs, change)
+        if seen != 1:
+            print(f'{name}: {seen} reports')
             good = False
     for name in 'SIGTERM', 'SIGINT', 'SIGHUP':
         # Whoever started this may ignore it, as nohup(1) does.
