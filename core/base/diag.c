@@ -33,6 +33,23 @@ uint64_t exi_netns_cookie(int fd)
 		       : ret;
 }
 
+_Atomic uint64_t exi_diag_netns = EXI_DIAG_UNKNOWN;
+
+void exi_diag_learn(void)
+{
+	uint64_t netns = 0;
+	int fd;
+
+	exi_fds_begin();
+	fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	if (fd >= 0) {
+		netns = exi_netns_cookie(fd);
+		close(fd);
+	}
+	exi_fds_end();
+	atomic_store_explicit(&exi_diag_netns, netns, memory_order_relaxed);
+}
+
 static int read_answer(int nl, size_t least, union exi_diag_answer *ret)
 {
 	ssize_t n = recv(nl, ret, sizeof(*ret), 0);

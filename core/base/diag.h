@@ -4,9 +4,12 @@
 #define EXI_CORE_BASE_DIAG_H
 
 #include <linux/netlink.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+#include "core/base/util.h"
 
 /* The kernel's answer: a message, and attributes. */
 union exi_diag_answer {
@@ -24,6 +27,21 @@ int exi_diag_open(void);
  * here. */
 int exi_diag_ask(int nl, const struct nlmsghdr *q, size_t least,
 		 union exi_diag_answer *ret);
+
+/* The network namespace (SO_NETNS_COOKIE) of the thread that called
+ * exi_diag_learn(); 0: the kernel does not say. EXI_DIAG_UNKNOWN: nobody called
+ * it. exi_diag_expect() calls it the first time; no lock held. */
+#define EXI_DIAG_UNKNOWN UINT64_MAX
+extern _Atomic uint64_t exi_diag_netns;
+void exi_diag_learn(void);
+
+static inline void exi_diag_expect(void)
+{
+	if (exi_unlikely(atomic_load_explicit(&exi_diag_netns,
+					      memory_order_relaxed) ==
+			 EXI_DIAG_UNKNOWN))
+		exi_diag_learn();
+}
 
 /* As exi_diag_ask(), by a socket that is kept open. That socket must be of the
  * network namespace with this cookie (SO_NETNS_COOKIE; 0: unknown) and, if the

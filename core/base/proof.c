@@ -429,9 +429,9 @@ static int is_signed(const struct exi_tuple *t)
 
 /* --- the kinds of connections -------------------------------------------- */
 
-static bool not_elsewhere(const struct exi_tuple *t)
+static bool is_afar(const struct exi_tuple *t)
 {
-	return false;
+	return t->afar;
 }
 
 static int no_options(const struct exi_tuple *t, struct inet_diag_sockopt *ret)
@@ -453,9 +453,8 @@ static const struct kind *kind_of(const struct exi_tuple *t)
 {
 	static const struct kind tcp = { elsewhere, same_user, options,
 					 peer_here, is_signed };
-	static const struct kind unix_stream = { not_elsewhere,
-						 exi_unix_same_user, no_options,
-						 exi_unix_peer_here,
+	static const struct kind unix_stream = { is_afar, exi_unix_same_user,
+						 no_options, exi_unix_peer_here,
 						 exi_unix_signed };
 
 	return t->family == AF_UNIX ? &unix_stream : &tcp;

@@ -24,6 +24,12 @@ struct exi_tuple {
 	/* The socket's network namespace need not be the thread's: */
 	uint64_t netns;	 /* SO_NETNS_COOKIE; 0: before Linux 5.14, then */
 	uint64_t cookie; /* SO_COOKIE */
+	/* UNIX: both ends are of a network namespace that is not the thread's,
+	 * where the kernel answers no question: the peer's number is 0. */
+	bool afar;
+	/* UNIX, of the end that connected: the peer's SO_COOKIE, for a meeting
+	 * in EXS_MEET_DIR; 0 until exi_unix_peer_cookie(). */
+	uint64_t peer_cookie;
 };
 
 /* Reads the addresses of fd's connection. An exi_proof_*() call with this tuple
@@ -77,8 +83,10 @@ bool exi_proof_bears_sign(int fd);
 void exi_proof_leave(int fd);
 /* Whether the other end has the farewell, if the kernel returns it. */
 bool exi_proof_left(const struct exi_tuple *t);
-/* 1: the other end has the sign or the farewell. 0: it has not, or Linux is
- * older than 5.10. -EACCES: not permitted. */
+/* 1: the other end has the sign or the farewell. EXI_SIGNED_AFAR: it has the
+ * sign of a process in another network namespace (UNIX). 0: it has none, or
+ * Linux is older than 5.10. -EACCES: not permitted. */
+#define EXI_SIGNED_AFAR 2
 int exi_proof_signed(const struct exi_tuple *t);
 
 /* The number of unread bytes that the kernel holds for this end, where a FIN

@@ -33,6 +33,7 @@
 /* The value of SO_RCVBUF, as it is read, modulo a page: no program sets it by
  * accident, because the kernel doubles what it is given. */
 #define SIGN	  0x5a6
+#define SIGN_AFAR 0x9d2 /* of a process in another network namespace */
 #define SIGN_MASK 0xfff
 
 struct unix_question {
@@ -183,8 +184,11 @@ int exi_unix_tuple(int fd, struct exi_tuple *ret)
 	/* The cookie is never reused, so neither is an answer about it. */
 	q = question((uint32_t)st.st_ino, ret->cookie, UDIAG_SHOW_PEER);
 	err = ask(ret, &q, false, &a);
+	ret->afar = err == -EXDEV;
 	if (!err)
 		err = peer_of(&a, &peer);
+	if (ret->afar)
+		err = peer = 0;
 	if (err)
 		return err == -ESTALE ? -EOPNOTSUPP : err;
 	put_inode((uint32_t)st.st_ino, ret->local);
@@ -200,7 +204,7 @@ static int other_end(const struct exi_tuple *t, uint32_t show, bool users,
 {
 	struct unix_question q =
 		question(inode_of(t->peer), ANY_COOKIE, show | UDIAG_SHOW_PEER);
-	int err = ask(t, &q, users, ret);
+	int err = t->afar ? -EXDEV : ask(t, &q, users, ret);
 	uint32_t back;
 
 	if (!err)
@@ -217,19 +221,27 @@ int exi_unix_peer_here(const struct exi_tuple *t)
 	return err == -ENOENT ? -ENOTCONN : err;
 }
 
-static bool is_sign(uint32_t size)
+/* As exi_proof_signed(). */
+static int is_sign(uint32_t size)
 {
-	return (size & SIGN_MASK) == SIGN;
+	switch (size & SIGN_MASK) {
+	case SIGN:
+		return 1;
+	case SIGN_AFAR:
+		return EXI_SIGNED_AFAR;
+	default:
+		return 0;
+	}
 }
 
-static bool has_sign(const union exi_diag_answer *a)
+static int has_sign(const union exi_diag_answer *a)
 {
 	uint32_t sizes[SK_MEMINFO_RCVBUF + 1];
 	const void *v = exi_diag_attribute(a, sizeof(struct unix_diag_msg),
 					   UNIX_DIAG_MEMINFO, sizeof(sizes));
 
 	if (!v)
-		return false;
+		return 0;
 	memcpy(sizes, v, sizeof(sizes));
 	return is_sign(sizes[SK_MEMINFO_RCVBUF]);
 }
@@ -292,6 +304,14 @@ static bool is_unique(const struct exi_tuple *t, uint32_t inode,
 	return more == 0 && same == 1 && !others;
 }
 
+static uint64_t cookie_of(const union exi_diag_answer *a)
+{
+	struct unix_diag_msg m;
+
+	memcpy(&m, NLMSG_DATA(&a->head), sizeof(m));
+	return m.udiag_cookie[0] | (uint64_t)m.udiag_cookie[1] << 32;
+}
+
 /* The other end was opened by another user than its maker: a service accepted
  * it from a listener that root passed to it. Then SO_PEERCRED does not return
  * the user that opened it, and the answer must be about this connection's other
@@ -303,21 +323,27 @@ static int is_the_only_one(const struct exi_tuple *t,
 {
 	struct unix_question q =
 		question(inode_of(t->local), t->cookie, UDIAG_SHOW_PEER);
-	struct unix_diag_msg m;
 	union exi_diag_answer own;
 	uint32_t peer;
 
-	memcpy(&m, NLMSG_DATA(&a->head), sizeof(m));
-	return t->cookie &&
-			       is_unique(t, m.udiag_ino,
-					 m.udiag_cookie[0] |
-						 (uint64_t)m.udiag_cookie[1]
-							 << 32) &&
+	return t->cookie && is_unique(t, inode_of(t->peer), cookie_of(a)) &&
 			       !ask(t, &q, false, &own) &&
 			       !peer_of(&own, &peer) &&
 			       peer == inode_of(t->peer)
 		       ? 0
 		       : -EOPNOTSUPP;
+}
+
+int exi_unix_peer_cookie(const struct exi_tuple *t, uint64_t *ret)
+{
+	union exi_diag_answer a;
+	int err = other_end(t, 0, false, &a);
+
+	if (!err)
+		err = is_the_only_one(t, &a);
+	if (!err)
+		*ret = cookie_of(&a);
+	return err;
 }
 
 int exi_unix_same_user(const struct exi_tuple *t, int link)
@@ -338,7 +364,7 @@ int exi_unix_same_user(const struct exi_tuple *t, int link)
 	 * process that uses the library does not vouch for one that does
 	 * not. */
 	if (!number(&a, DIAG_UID, &opener) || cred.uid != opener ||
-	    cred.pid <= 0 || !exi_user_is_one(cred.uid) || !has_sign(&a))
+	    cred.pid <= 0 || !exi_user_is_one(cred.uid) || has_sign(&a) != 1)
 		return -EOPNOTSUPP;
 	return cred.uid == t->maker ? 0 : is_the_only_one(t, &a);
 }
@@ -348,7 +374,7 @@ int exi_unix_signed(const struct exi_tuple *t)
 	union exi_diag_answer a;
 	int err = other_end(t, UDIAG_SHOW_MEMINFO, false, &a);
 
-	return err == -EACCES ? err : !err && has_sign(&a);
+	return err ? (err == -EACCES ? err : 0) : has_sign(&a);
 }
 
 /* --- the sign ----------------------------------------------------------- */
@@ -374,7 +400,13 @@ static void set_buffer(int fd, int size)
 /* Reducing it is always allowed. */
 static void sign(int fd, int size)
 {
-	set_buffer(fd, ((size - SIGN) & ~SIGN_MASK) + SIGN);
+	uint64_t own =
+		atomic_load_explicit(&exi_diag_netns, memory_order_relaxed);
+	uint64_t its = exi_netns_cookie(fd);
+	bool afar = own && own != EXI_DIAG_UNKNOWN && its && own != its;
+	int sign = afar ? SIGN_AFAR : SIGN;
+
+	set_buffer(fd, ((size - sign) & ~SIGN_MASK) + sign);
 }
 
 void exi_unix_sign(int fd)

@@ -28,11 +28,19 @@ int exi_unix_same_user(const struct exi_tuple *t, int link);
 int exi_unix_peer_here(const struct exi_tuple *t);
 int exi_unix_signed(const struct exi_tuple *t);
 
+/* The SO_COOKIE of the other end, which no other socket has or will have: the
+ * end that the kernel finds by the peer's number is the peer itself.
+ * -EOPNOTSUPP: other sockets have that number, or the kernel's list is too
+ * long. -ENOTCONN. */
+int exi_unix_peer_cookie(const struct exi_tuple *t, uint64_t *ret);
+
 /* The sign is a size of the receive buffer, which such a socket does not use.
  * sign: signs a new socket. sign_used: signs a socket whose option the program
  * may have set; returns the former value, or 0 if the socket has the sign
  * already or the option cannot be read. unsign: restores the former value, if
- * the option is still the sign. unsigned: returns the former value for a value
+ * the option is still the sign. Both make another sign if the calling thread is
+ * in another network namespace than the socket: the peer cannot be met where it
+ * would wait otherwise. unsigned: returns the former value for a value
  * that was read and is the sign, and any other value unchanged. before: the
  * result of sign_used, 0 after sign. */
 void exi_unix_sign(int fd);

@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "core/base/cancel.h"
+#include "core/base/diag.h"
 #include "core/base/feeder.h"
 #include "core/base/ids.h"
 #include "core/base/list.h"
@@ -92,6 +93,8 @@ static int accepted_known(int listener, int fd)
 	/* A connection inherits its listener's kind. */
 	if (!l || l->role != EXI_ROLE_LISTEN)
 		return fd;
+	if (l->base->sign_waits)
+		exi_diag_expect(); /* the sign says where the process is */
 	if (exi_unlikely(!l->signs) && !l->base->sign_waits)
 		l->base->sign(fd); /* it may be older than the sign */
 	if (l->base->options_inherited)

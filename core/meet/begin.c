@@ -19,6 +19,7 @@
 #include "core/base/lock.h"
 #include "core/base/ids.h"
 #include "core/base/proof.h"
+#include "core/base/proof_unix.h"
 #include "core/base/rights.h"
 #include "core/base/util.h"
 #include "core/fabric/provider.h"
@@ -157,6 +158,7 @@ struct exi_keyed *exi_begin_keyed(const struct exi_tuple *t, bool connects)
 
 	if (k && exi_meetdir_nonce(k->own) == 0) {
 		exi_meetdir_meeting(t, connects, &k->name);
+		k->peer_cookie = t->peer_cookie;
 		return k;
 	}
 	free(k);
@@ -190,6 +192,20 @@ static int meet_keyed_locked(struct exi_sock *sk, const struct exi_tuple *t)
 	return listen_locked(sk, fd, k);
 }
 
+/* The same, where the connection is of UNIX sockets. The accepted end is of
+ * this network namespace, and its process is not. */
+static int meet_afar_locked(struct exi_sock *sk, const struct exi_tuple *t)
+{
+	struct exi_tuple named = *t;
+	int err;
+
+	EXI_LOCKED(&sk->link_lock);
+	if (exi_meetdir_state() || !exi_registry_wire_ids())
+		return exi_why_elsewhere();
+	err = exi_unix_peer_cookie(t, &named.peer_cookie);
+	return err ? exi_meet_unproved(err) : meet_keyed_locked(sk, &named);
+}
+
 /* A binds the meeting name if there is a peer to meet. Returns the reason if
  * not, or NONE. */
 static int meet_as_a_locked(struct exi_sock *sk, const struct exi_tuple *t,
@@ -197,10 +213,14 @@ static int meet_as_a_locked(struct exi_sock *sk, const struct exi_tuple *t,
 {
 	struct sockaddr_un name;
 	socklen_t len = exi_meeting_name(t, true, &name);
-	int marked = eager ? 1 : exi_marker_present(t);
+	int marked = eager && t->family != AF_UNIX ? 1 : exi_marker_present(t);
 	int fd, remote, err, before;
 
 	EXI_LOCKED(&sk->link_lock);
+	if (marked == EXI_SIGNED_AFAR)
+		return meet_afar_locked(sk, t);
+	if (eager && marked <= 0)
+		marked = 1;
 	if (!marked && !exi_remote_possible())
 		return exi_why_nobody(t, atomic_load(&sk->fd));
 	remote = exi_begin_is_remote(sk, t);
@@ -286,6 +306,9 @@ int exi_begin_may_meet(struct exi_sock *sk, int fd,
 		memcpy(sk->met_addr, ret->peer, sizeof(sk->met_addr));
 		atomic_store(&sk->met_port, ret->peer_port);
 	}
+	/* The end that connects asks about the other one. */
+	if (!reason && ret->afar && sk->role != EXI_ROLE_ACCEPT)
+		reason = EXS_X_REASON_REMOTE;
 	if (!reason && exi_tuple_is_self(ret))
 		reason = EXS_X_REASON_SELF;
 	/* A process with the other end's addresses need not be the peer. */

@@ -51,7 +51,7 @@ static int reach_a(const struct exi_tuple *t)
 {
 	struct sockaddr_un name;
 	socklen_t len = exi_meeting_name(t, false, &name);
-	int fd = exi_pair_socket(t);
+	int fd = t->afar ? -ENOENT : exi_pair_socket(t);
 
 	if (fd < 0)
 		return fd;
@@ -119,12 +119,13 @@ static int reach_keyed_a(const struct exi_sock *sk, const struct exi_tuple *t,
 	struct exi_keyed *k;
 	int fd;
 
-	if (exi_meetdir_state() || !exi_registry_wire_ids())
+	if (exi_meetdir_state() || !exi_registry_wire_ids() ||
+	    (t->family == AF_UNIX && !t->afar))
 		return -ENOENT;
 	k = exi_begin_keyed(t, false);
 	fd = k ? exi_begin_keyed_socket() : -ENOENT;
 	if (fd >= 0 && exi_meetdir_connect(fd, &k->name) == 0 &&
-	    exi_begin_is_remote(sk, t) > 0) {
+	    (t->afar || exi_begin_is_remote(sk, t) > 0)) {
 		*ret = k;
 		return fd;
 	}

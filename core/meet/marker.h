@@ -17,6 +17,7 @@ struct exi_tuple;
  * sign is the farewell. */
 void exi_marker_hold(int listen_fd);
 /* Whether the port of the other end has a marker, or that end has the sign.
+ * EXI_SIGNED_AFAR: a process in another network namespace has that end.
  * -EACCES: not permitted. */
 int exi_marker_present(const struct exi_tuple *t);
 /* Called at an accept on the descriptor: binds the marker if it became free.

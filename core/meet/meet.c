@@ -467,7 +467,10 @@ int exi_meet_prove(struct exi_sock *sk, int link, unsigned int slot, bool a,
 	};
 	int err = exi_tuple_of(sk->tcp->fd, &t);
 
-	return err ? err : exi_meetdir_proof(&c, link, a, ret);
+	if (err)
+		return err;
+	t.peer_cookie = k->peer_cookie;
+	return exi_meetdir_proof(&c, link, a, ret);
 }
 
 /* The peer is known: sends what HELLO left out. */

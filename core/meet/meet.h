@@ -81,6 +81,7 @@ struct exi_link {
 struct exi_keyed {
 	struct sockaddr_un name; /* A's, bound by the process */
 	uint64_t process;	 /* exi_use_token(); 0: not bound */
+	uint64_t peer_cookie;	 /* A, of a UNIX connection */
 	uint8_t own[EXI_MEETDIR_NONCE];
 	uint8_t peer[EXI_LINK_CANDIDATES][EXI_MEETDIR_NONCE];
 };

@@ -179,8 +179,16 @@ struct __attribute__((packed)) ends {
 
 static struct ends ends_of(const struct exi_tuple *t, bool connects)
 {
-	struct ends e;
+	struct ends e = { .port_a = 0 };
 
+	/* Of a UNIX connection the end that accepted knows no number of the
+	 * other. */
+	if (t->family == AF_UNIX) {
+		memcpy(e.address_a, &t->netns, sizeof(t->netns));
+		memcpy(e.address_b, connects ? &t->peer_cookie : &t->cookie,
+		       sizeof(t->cookie));
+		return e;
+	}
 	memcpy(e.address_a, connects ? t->local : t->peer, 16);
 	memcpy(e.address_b, connects ? t->peer : t->local, 16);
 	e.port_a = connects ? t->local_port : t->peer_port;
@@ -193,7 +201,8 @@ socklen_t exi_meetdir_meeting(const struct exi_tuple *t, bool connects,
 {
 	struct ends e = ends_of(t, connects);
 
-	return exi_meetdir_name('m', &e, sizeof(e), ret);
+	return exi_meetdir_name(t->family == AF_UNIX ? 'u' : 'm', &e, sizeof(e),
+				ret);
 }
 
 socklen_t exi_meetdir_marker(uint16_t port, struct sockaddr_un *ret)

@@ -38,7 +38,8 @@ socklen_t exi_meetdir_name(char kind, const void *of, size_t len,
 			   struct sockaddr_un *ret);
 
 /* The name of a connection's meeting. connects: t is the connecting end's
- * view. */
+ * view. A UNIX connection is named by the cookies of its network namespace and
+ * of the socket that accepted, which no other namespace or socket gets. */
 socklen_t exi_meetdir_meeting(const struct exi_tuple *t, bool connects,
 			      struct sockaddr_un *ret);
 

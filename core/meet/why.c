@@ -56,7 +56,9 @@ int exi_why_nobody_came(const struct exi_link *l)
 	       : l->unprovable ? EXS_X_REASON_NO_PROOF
 	       : l->shunned    ? EXS_X_REASON_TIMEOUT
 	       : l->proposed   ? EXS_X_REASON_REFUSED
-			       : EXS_X_REASON_PLAIN_PEER;
+	       : l->keyed && l->keyed->peer_cookie
+		       ? EXS_X_REASON_REMOTE /* and has another key, or none */
+		       : EXS_X_REASON_PLAIN_PEER;
 }
 
 int exi_why_in_vain(const struct exi_link *l, uint64_t bytes, bool left)

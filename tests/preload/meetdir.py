@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-2-Clause
 """Programs in two network namespaces meet in EXS_MEET_DIR if they hold one key, and
-else stay on TCP for the reason that is true. Names of killed processes, a directory
+else stay in the kernel for the reason that is true, over TCP and over a UNIX socket
+whose path both see. Names of killed processes, a directory
 that cannot be written, and a process in a third namespace that has the directory and
-not the key. Needs root: meetdir.py EXS."""
+not the key. Needs root: meetdir.py EXS [all]."""
 
 import array
 import os
@@ -40,13 +41,22 @@ def within(end):
     return True
 
 end = time.monotonic() + 20
+path = os.environ.get('TALK_PATH')
 '''
 
 SERVER = COMMON + '''
 ready, wait = sys.argv[1:]
-l = socket.create_server(('10.77.0.2', 7700))
+if path:
+    l = socket.socket(socket.AF_UNIX)
+    l.bind(path)
+    l.listen()
+else:
+    l = socket.create_server(('10.77.0.2', 7700))
 open(ready, 'w').close()
 s = l.accept()[0]
+if path and wait: # by this call its end has the sign that says where it is
+    fast(s)
+    open(path + '.seen', 'w').close()
 while wait and not os.path.exists(wait) and within(end):
     time.sleep(0.001)
 while m := s.recv(64, socket.MSG_WAITALL):
@@ -56,13 +66,19 @@ while m := s.recv(64, socket.MSG_WAITALL):
 # It talks until both ends use shared memory, or a file is there, if it is to.
 CLIENT = COMMON + '''
 rounds, until = int(sys.argv[1]), sys.argv[2]
-s = socket.create_connection(('10.77.0.2', 7700), timeout=20)
-s.settimeout(None)
+if path:
+    s = socket.socket(socket.AF_UNIX)
+    s.connect(path)
+    while os.path.exists(path + '.seen') < ('over' in until) and within(end):
+        time.sleep(0.001)
+else:
+    s = socket.create_connection(('10.77.0.2', 7700), timeout=20)
+    s.settimeout(None)
 asked = heard = 0
 done = not until
 while heard < asked or heard < rounds or not done and within(end):
     more = asked < rounds or not done
-    while more and asked < heard + 50:
+    while more and asked < heard + 100:
         s.sendall(bytes([asked % 256]) * 64)
         asked += 1
     m = s.recv(64, socket.MSG_WAITALL)
@@ -164,7 +180,7 @@ class Talk:
         use that fabric, or there is that file. then: before the client starts."""
         reports = self.tmp + '/client', self.tmp + '/server'
         ready = self.tmp + '/ready'
-        for path in (*reports, ready):
+        for path in (*reports, ready, self.env.get('TALK_PATH', '')):
             if os.path.exists(path):
                 os.unlink(path)
         serves = self.start(self.b, server or {}, reports[1], SERVER, ready, wait)
@@ -191,14 +207,14 @@ class Relay(threading.Thread):
     """A process that has the directory: it takes the name of the first meeting that
     it sees for itself, and passes on whatever both ends say, with descriptors."""
 
-    def __init__(self, folder, ready):
+    def __init__(self, folder, ready, kind):
         super().__init__()
-        self.folder, self.ready = folder, ready
+        self.folder, self.ready, self.kind = folder, ready, kind
         self.packets, self.fds, self.name = [0, 0], 0, None
 
     def run(self):
         def there():
-            names = [n for n in os.listdir(self.folder) if n.startswith('exs-m-')]
+            names = [n for n in os.listdir(self.folder) if n.startswith(self.kind)]
             self.name = names and os.path.join(self.folder, names[0])
             return names
         until('a meeting', there)
@@ -244,14 +260,63 @@ class Relay(threading.Thread):
                 pass
 
 
-def relayed(folder, ready, over):
+def relayed(folder, ready, over, kind):
     """In a process of its own, in a third namespace: how many packets it passed on
     each way, and how many descriptors it got."""
-    r = Relay(folder, ready)
+    r = Relay(folder, ready, kind)
     r.start()
     r.join()
     open(over, 'w', encoding='ascii').close()
     print(*r.packets, r.fds)
+
+
+def relay(t, kind):
+    """A relay gets what both say, and neither believes it."""
+    between, over = t.tmp + '/between' + kind, t.tmp + '/over' + kind
+    stranger = popen(
+        ['unshare', '-n', sys.executable, os.path.abspath(__file__), EXS, 'relay',
+         t.env['EXS_MEET_DIR'], between, over, kind], stdout=subprocess.PIPE)
+    texts, _ = t.run(wait=between, lasts=over)
+    heard = stranger.communicate(timeout=TIMEOUT)[0].split()
+    check(kind + 'relay', heard and int(heard[0]) > 0 and int(heard[1]) > 0 and
+          heard[2] == '0', heard)
+    check(kind + 'relay, in the kernel',
+          all('0 connections on a fabric' in x for x in texts), *texts)
+    check(kind + 'relay, why', reason(texts[1]) == 'refused', *texts)
+
+
+def over_unix(t, whole):
+    """The same, over a path: the accepted end is of the client's namespace."""
+    meet = t.env['EXS_MEET_DIR']
+    t.env['TALK_PATH'] = t.tmp + '/path'
+    alone = 'unshare', '-p', '-f', '--kill-child', '--mount-proc'
+    for upgrade, before in ('auto', ()), ('connect', alone):
+        texts, said = t.run({'EXS_UPGRADE': upgrade}, {'EXS_UPGRADE': upgrade},
+                            lasts='shm', before=before)
+        check('unix, with the key', all('1 connection on a fabric' in x and
+                                        ', shm' in x for x in texts), *texts, said)
+        check('unix, names', not os.listdir(meet), os.listdir(meet))
+    no_key, none = {'EXS_KEY_FILE': t.tmp + '/none'}, {'EXS_MEET_DIR': ''}
+    cases = [('no key', no_key, no_key, ['no-key', 'no-key']),
+             ('no directory at A', none, {}, ['remote', 'remote'])]
+    if whole:
+        cases += [('no key at A', no_key, {}, ['no-key', 'remote']),
+                  ('no key at B', {}, no_key, [None, 'no-key']),
+                  ('no directory', none, none, ['remote', 'remote']),
+                  ('no directory at B', {}, none, [None, 'remote'])]
+    for what, client, server, told in cases:
+        texts, _ = t.run(client, server)
+        found = [reason(x) for x in texts]
+        check('unix, ' + what, told[0] in (None, found[0]) and found[1] == told[1],
+              *texts)
+        check('unix, ' + what + ', in the kernel',
+              all('0 connections on a fabric' in x for x in texts), *texts)
+    texts, _ = t.run({'EXS_KEY_FILE': t.tmp + '/other'})
+    check('unix, another key', all('0 connections on a fabric' in x for x in texts),
+          *texts)
+    # A process that ends while it waits leaves no name.
+    check('unix, names after the end', not os.listdir(meet), os.listdir(meet))
+    relay(t, 'exs-u-')
 
 
 def main():
@@ -337,17 +402,11 @@ def main():
             then=lambda: put(tmp + '/name', os.listdir(meet)[0]))
         check('a mount', reason(texts[0]) == 'remote', *texts)
 
-        # A relay gets what both say, and neither believes it.
-        stranger = popen(
-            ['unshare', '-n', sys.executable, os.path.abspath(__file__), EXS, 'relay',
-             meet, tmp + '/between', tmp + '/over'], stdout=subprocess.PIPE)
-        texts, _ = t.run(wait=tmp + '/between', lasts=tmp + '/over')
-        heard = stranger.communicate(timeout=TIMEOUT)[0].split()
-        check('relay', heard and int(heard[0]) > 0 and int(heard[1]) > 0 and
-              heard[2] == '0', heard)
-        check('relay, on TCP', all('0 connections on a fabric' in x for x in texts),
-              *texts)
-        check('relay, why', reason(texts[1]) == 'refused', *texts)
+        relay(t, 'exs-m-')
+        # The relay's name, and the one that it moved.
+        for name in os.listdir(meet):
+            os.unlink(f'{meet}/{name}')
+        over_unix(t, whole=sys.argv[2:] == ['all'])
     return bad
 
 

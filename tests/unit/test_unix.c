@@ -87,6 +87,27 @@ static void each_end_names_the_other(void **state)
 	part(ends);
 }
 
+/* By which ends meet that have no numbers in common. */
+static void an_end_finds_the_cookie_of_the_other(void **state)
+{
+	uint64_t cookie = 0;
+	struct exi_tuple t;
+	int ends[2], other[2];
+
+	connected(ends);
+	connected(other);
+	t = tuple(ends[0]);
+	T_EQ(exi_unix_peer_cookie(&t, &cookie), 0);
+	T_EQ(cookie, exi_sock_cookie(ends[1]));
+	memcpy(t.peer, tuple(other[0]).peer, sizeof(t.peer));
+	T_EQ(exi_unix_peer_cookie(&t, &cookie), -ENOTCONN);
+	t = tuple(ends[0]);
+	close(ends[1]);
+	T_EQ(exi_unix_peer_cookie(&t, &cookie), -ENOENT);
+	close(ends[0]);
+	part(other);
+}
+
 static void an_end_that_nobody_accepted_has_no_peer(void **state)
 {
 	struct sockaddr_un name;
@@ -360,6 +381,7 @@ int main(void)
 		cmocka_unit_test(what_is_taken_back_fits_beside_what_is_queued),
 		cmocka_unit_test(a_ring_has_room_for_what_the_kernel_has),
 		cmocka_unit_test(each_end_names_the_other),
+		cmocka_unit_test(an_end_finds_the_cookie_of_the_other),
 		cmocka_unit_test(an_end_that_nobody_accepted_has_no_peer),
 		cmocka_unit_test(a_peer_of_another_is_none),
 		cmocka_unit_test(a_link_of_another_user_is_refused),
