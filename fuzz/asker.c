@@ -27,7 +27,7 @@
 
 /* --- the module --------------------------------------------------------- */
 
-static unsigned int asked, refused;
+static unsigned int asked, refused, strangers;
 
 /* The core has no such connection. */
 static int request(const struct exi_provider *p, const struct exi_tuple *t,
@@ -36,6 +36,11 @@ static int request(const struct exi_provider *p, const struct exi_tuple *t,
 	asked++;
 	close(link);
 	return EXS_X_REASON_NOT_CONNECTED;
+}
+
+static void stranger(const struct exi_tuple *t)
+{
+	strangers++;
 }
 
 static void reject(void *asker, const struct exi_auth_reject *r)
@@ -120,7 +125,8 @@ static int spare(int fd)
 static void setup(void)
 {
 	static const struct exi_rma_work work = { .look = look };
-	static struct exi_host host = { .request = request };
+	static struct exi_host host = { .request = request,
+					.stranger = stranger };
 	const struct exi_listening here = {
 		.addr = { [10] = 0xff, 0xff, 127, 0, 0, 1 },
 		.port = PORT,
@@ -254,6 +260,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		close(others[--i]);
 	serve();
 	no_descriptors = false;
-	FUZZ_TRUE(asked <= refused);
+	FUZZ_TRUE(asked <= refused && strangers <= refused);
 	return 0;
 }

@@ -180,6 +180,7 @@ static struct exi_host host = {
 void exi_module_serve(const struct exi_host *upcalls)
 {
 	host.request = upcalls->request;
+	host.stranger = upcalls->stranger;
 	host.met = upcalls->met;
 	host.accept = upcalls->accept;
 	host.close_socket = upcalls->close_socket;

@@ -37,6 +37,7 @@ struct exi_host {
 	void (*fds_end)(void);
 	int (*request)(const struct exi_provider *p, const struct exi_tuple *t,
 		       int link, void *arg);
+	void (*stranger)(const struct exi_tuple *t);
 	int (*met)(int link, int reason);
 };
 
@@ -48,7 +49,7 @@ bool exi_module_twice(void);
  * ever; null if the module's ABI differs from the host's. */
 typedef const struct exi_provider *exi_module_fn(const struct exi_host *host);
 
-/* Sets the modules' upcalls: request, met, accept, close_socket and
+/* Sets the modules' upcalls: request, stranger, met, accept, close_socket and
  * close_listener of this table. Called once, when the core starts: before that
  * there is no connection for which a module could make them. */
 void exi_module_serve(const struct exi_host *upcalls);

@@ -66,7 +66,7 @@ struct exi_switch_ops;
 struct exi_tuple;
 struct exi_word;
 
-#define EXI_PROVIDER_ABI 11
+#define EXI_PROVIDER_ABI 12
 
 /* The capabilities of a fabric. The bit 0 is free. */
 enum {
@@ -622,6 +622,11 @@ extern _Atomic uint64_t exi_conn_sent;
  * another process uses it. From progress() only, without locks. */
 int exi_remote_request(const struct exi_provider *p, const struct exi_tuple *t,
 		       int link, void *arg);
+
+/* For fabrics between hosts, when a peer asked the accepting end for the
+ * connection of t and did not prove that it has the key: costs no look for the
+ * connection. If that stays on TCP, this is why. Any thread. */
+void exi_remote_stranger(const struct exi_tuple *t);
 
 /* Reports at the fabric's end of a pair link that both ends are up (0), or the
  * reason why there will be no connection. -errno. */

@@ -120,6 +120,7 @@ static const struct exi_service_work service_work = {
 
 static const struct exi_host upcalls = {
 	.request = exi_remote_request,
+	.stranger = exi_remote_stranger,
 	.met = exi_remote_met,
 	.accept = exi_closing_accept,
 	.close_socket = exi_closing_socket,

@@ -5,10 +5,12 @@
 #include <errno.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <string.h>
 #include <sys/exs_ext.h>
 
 #include "core/base/log.h"
+#include "core/base/proof.h"
 #include "core/base/util.h"
 #include "core/fabric/provider.h"
 #include "core/fabric/registry.h"
@@ -81,4 +83,48 @@ void exi_remote_unlisten(const struct exi_listening *at)
 	p = exi_remote_provider(&why);
 	if (p && !exi_registry_domain(p, &d))
 		p->remote_ops->unlisten(d, at);
+}
+
+/* --- strangers ----------------------------------------------------------- */
+
+/* Connections for which one asked, by a hash of their ends, each in the place
+ * of an earlier one: a stranger who asks for many costs nothing more, and only
+ * takes the notes of others away. No byte depends on them. */
+#define STRANGERS 256u
+static _Atomic uint64_t strangers[STRANGERS];
+
+static uint64_t mix(uint64_t h, const void *data, size_t len)
+{
+	const uint8_t *p = data;
+
+	while (len--)
+		h = (h ^ *p++) * 0x100000001b3u; /* FNV-1a */
+	return h;
+}
+
+static uint64_t hash_of(const struct exi_tuple *t)
+{
+	uint64_t h = 0xcbf29ce484222325u;
+
+	h = mix(h, t->local, sizeof(t->local));
+	h = mix(h, t->peer, sizeof(t->peer));
+	h = mix(h, &t->local_port, sizeof(t->local_port));
+	return mix(h, &t->peer_port, sizeof(t->peer_port));
+}
+
+/* One word each, which nothing else goes with: no order is needed. */
+void exi_remote_stranger(const struct exi_tuple *t)
+{
+	uint64_t h = hash_of(t);
+
+	atomic_store_explicit(&strangers[h % STRANGERS], h,
+			      memory_order_relaxed);
+}
+
+bool exi_remote_claimed(const struct exi_tuple *t)
+{
+	uint64_t h = hash_of(t);
+
+	return atomic_load_explicit(&strangers[h % STRANGERS],
+				    memory_order_relaxed) == h;
 }

@@ -10,6 +10,7 @@
 
 struct exi_listening;
 struct exi_provider;
+struct exi_tuple;
 
 /* Whether a fabric between hosts is configured, and its devices are here. Looks
  * at the file system once per process; opens no module. */
@@ -21,6 +22,9 @@ const struct exi_provider *exi_remote_provider(int *ret_why);
 
 /* Whether such a fabric is, or was, in use. */
 bool exi_remote_used(void);
+
+/* Whether exi_remote_stranger() was called for the connection not long ago. */
+bool exi_remote_claimed(const struct exi_tuple *t);
 
 /* Called when a program listens at this address: other hosts may ask for
  * connections to it. A failure is only logged. */

@@ -136,20 +136,24 @@ int exi_rma_meet_check(const struct exi_rma_asked *asked, struct exi_tuple *ret,
 		return EXI_AUTH_WHY_NO_KEY;
 	err = exi_auth_read_claim(asked->request, sizeof(asked->request),
 				  &claim);
-	if (!err && memcmp(claim.key_id, key->id, sizeof(key->id)))
-		err = -EKEYREJECTED;
 	if (err)
 		return exi_auth_why(err);
 	*ret = (struct exi_tuple){ .local_port = asked->port,
 				   .peer_port = claim.flags };
 	memcpy(ret->local, asked->local, sizeof(ret->local));
 	memcpy(ret->peer, asked->peer, sizeof(ret->peer));
+	if (memcmp(claim.key_id, key->id, sizeof(key->id))) {
+		exi_rma_host->stranger(ret);
+		return exi_auth_why(-EKEYREJECTED);
+	}
 	err = exi_rma_request_begin(ret_auth, key, EXI_AUTH_B, ret,
 				    asked->local, asked->peer);
 	if (!err)
 		err = exi_auth_take_request(ret_auth, asked->request,
 					    sizeof(asked->request), &flags);
-	if (err)
+	if (err) {
+		exi_rma_host->stranger(ret);
 		exi_auth_fini(ret_auth);
+	}
 	return err ? exi_auth_why(err) : 0;
 }

@@ -19,7 +19,7 @@ struct exi_tuple;
 const struct exi_key *exi_rma_meet_key(void);
 /* Checks that a holder of the key wrote the REQUEST, and returns which ends it
  * is for; *ret_auth is then ready to answer it. 0, or the enum exi_auth_why to
- * refuse with. */
+ * refuse with; the core is told of a stranger. */
 int exi_rma_meet_check(const struct exi_rma_asked *asked, struct exi_tuple *ret,
 		       struct exi_auth *ret_auth);
 /* Makes the message of a refusal. auth may be null. */

@@ -407,6 +407,18 @@ def other_fabrics():
                    server=ofi | {'EXS_KEY_FILE': keys[0]},
                    client=ofi | {'EXS_KEY_FILE': keys[1]})
         check(one is not None, 'keys that differ')
+        # The server cannot know who came with another key.
+        report = os.path.join(folder, 'report')
+        with program(SERVER, '127.0.0.1', more=ofi | {
+                'EXS_KEY_FILE': keys[0], 'EXS_REPORT': report}) as (s, port):
+            with program(CLIENT, '127.0.0.1', port, 1,
+                         more=ofi | {'EXS_KEY_FILE': keys[1]}) as (c, _):
+                decided(c, c.pid, 'key-mismatch')
+                s.terminate()
+                s.wait(DEADLINE)
+            with open(report, encoding='utf-8') as f:
+                said = f.read()
+            check('1 connection, tcp (refused)' in said, 'what the server says', said)
 
 
 def devices():
