@@ -63,6 +63,8 @@ int exi_adopt(int fd)
 		if (sk->base == &exi_base_tcp)
 			exi_proof_sign(fd);
 		exi_link_expect(sk, true);
+	} else {
+		exi_link_ask(sk);
 	}
 	ret = exi_switch_allow(sk, fd);
 	exi_link_go(sk);

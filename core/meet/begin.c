@@ -256,8 +256,9 @@ static int meet_as_a_locked(struct exi_sock *sk, const struct exi_tuple *t,
 	if (before)
 		atomic_store(&sk->sh->size, before);
 	err = listen_locked(sk, fd, NULL);
-	/* A peer that leaves says so on its socket, then looks for this end. */
-	if (!err && exi_proof_left(t))
+	/* A peer that leaves says so on its socket, then looks for this end. If
+	 * the program asks, its peer may be asked a little later. */
+	if (!err && !sk->asks && exi_proof_left(t))
 		exi_meet_give_up_locked(sk, EXS_X_REASON_PEER_REQUEST);
 	return err;
 }
@@ -606,6 +607,48 @@ void exi_link_expect(struct exi_sock *sk, bool eager)
 		     asks ? &a : NULL);
 }
 
+/* Reasons that last until somebody asks. */
+static bool is_asked(int reason)
+{
+	return reason == EXS_X_REASON_PEER_REQUEST ||
+	       reason == EXS_X_REASON_REQUESTED ||
+	       reason == EXS_X_REASON_OPERATOR;
+}
+
+void exi_link_ask(struct exi_sock *sk)
+{
+	bool asks;
+
+	exi_lock(&sk->link_lock);
+	asks = !sk->link && !sk->fab && !sk->closing && !sk->keeps &&
+	       is_asked((int)atomic_load(&sk->sh->reason));
+	if (asks) {
+		sk->asks = true;
+		sk->cut = false;
+		atomic_store(&sk->sh->met, 0);
+		exi_sock_reason(sk, EXS_X_REASON_UNDECIDED);
+	}
+	exi_unlock(&sk->link_lock);
+	if (!asks)
+		return;
+	/* This end may have said that it does not meet. */
+	if (sk->base == &exi_base_tcp)
+		exi_proof_sign(atomic_load(&sk->fd));
+	exi_link_expect(sk, true);
+}
+
+/* Why nobody came in time; if the program asked for a peer that had left, it
+ * has not asked in turn. */
+static int why_over_locked(const struct exi_sock *sk)
+{
+	int reason = exi_why_nobody_came(sk->link);
+
+	EXI_LOCKED(&sk->link_lock);
+	return sk->asks && reason == EXS_X_REASON_PLAIN_PEER
+		       ? EXS_X_REASON_PEER_REQUEST
+		       : reason;
+}
+
 void exi_begin_expired(struct exi_sock *sk)
 {
 	struct exi_link *l;
@@ -617,7 +660,7 @@ void exi_begin_expired(struct exi_sock *sk)
 	if (l->state == EXI_LINK_LOOK)
 		exi_look_expired_locked(sk);
 	else
-		exi_meet_give_up_locked(sk, exi_why_nobody_came(l));
+		exi_meet_give_up_locked(sk, why_over_locked(sk));
 unlock:
 	exi_unlock(&sk->link_lock);
 }

@@ -22,6 +22,11 @@ void exi_link_meet(struct exi_sock *sk, int fd, bool download);
  * meet, whatever the traffic. */
 void exi_link_expect(struct exi_sock *sk, bool eager);
 
+/* The program asks for a connection again that stayed on TCP because one of its
+ * ends was asked to keep it there, before any meeting: it meets if the peer
+ * asks, too, within ten seconds. No lock held. */
+void exi_link_ask(struct exi_sock *sk);
+
 /* exi_link_expect() for a connection whose first bytes may have moved already:
  * it meets when more bytes pass a mark, not in this call. Any of its locks may
  * be held. */

@@ -353,6 +353,7 @@ struct exi_sock {
 	bool again;
 	bool looked; /* by time, after the last mark; link_lock */
 	bool cut;    /* it ended in the midst of a meeting; link_lock */
+	bool asks;   /* the program asked again; link_lock */
 	/* B: why this end keeps the connection on TCP, see
 	 * core/meet/look.h, and whether A knows; link_lock. */
 	bool told;

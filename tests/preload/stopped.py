@@ -3,7 +3,8 @@
 """A connection must go to TCP while its peer is stopped: it is reset, for what
 lies in the rings would be a hole in the stream. And who was stopped while its
 peer came to meet it and left again, or was held, is told; as is who comes to meet a
-peer that another program has by then. Usage: stopped.py EXS"""
+peer that another program has by then, or that stays on TCP, until both ask for the
+connection again. Usage: stopped.py EXS"""
 
 import os
 import signal
@@ -131,6 +132,38 @@ print(name.decode())
 """
 
 
+# Keeps what it accepts on TCP before anybody has met, until a byte says that it
+# asks for it again, before or after its client.
+ASKS_AGAIN = """
+import ctypes, socket, sys
+exs = ctypes.CDLL('libexs.so.1')
+exs.exs_init(1)
+with socket.create_server(('127.0.0.1', 0)) as listener:
+    print(listener.getsockname()[1], flush=True)
+    s = listener.accept()[0]
+assert exs.exs_x_downgrade(s.fileno()) == 0
+while data := s.recv(500):
+    if data[:1] == b'a':
+        assert exs.exs_x_adopt(s.fileno()) == 0
+    s.sendall(data)
+"""
+
+COMES_AGAIN = COMER + """
+if sys.argv[2] == 'first':
+    assert exs.exs_x_adopt(s.fileno()) == 0
+s.sendall(b'a')
+s.recv(1)
+if sys.argv[2] == 'then':
+    assert exs.exs_x_adopt(s.fileno()) == 0
+end = time.monotonic() + 30
+while bytes(info)[:32].count(b'shm') < 2 and time.monotonic() < end:
+    s.sendall(bytes(100))
+    s.recv(100, socket.MSG_WAITALL)
+    exs.exs_x_sockinfo(s.fileno(), info)
+print(bytes(info)[:32].count(b'shm'))
+"""
+
+
 def start(exs, text, *args, **more):
     return subprocess.Popen(
         [exs, 'run', sys.executable, '-c', text, *args], text=True,
@@ -170,8 +203,21 @@ def comes_late(exs, by, upgrade):
         sys.exit('%s, %s: it went %r, not %r' % (by, upgrade, said, want))
 
 
+def asks_again(exs, when, upgrade):
+    server = start(exs, ASKS_AGAIN, EXS_UPGRADE=upgrade)
+    client = start(exs, COMES_AGAIN, server.stdout.readline().strip(), when,
+                   EXS_UPGRADE=upgrade)
+    said = [stuck.communicate(client, TIMEOUT)[0],
+            stuck.communicate(server, TIMEOUT)[0]]
+    if said != ['peer-request\n2\n', '']:
+        sys.exit('asks again, %s, %s: it went %r' % (when, upgrade, said))
+
+
 def main():
     exs = sys.argv[1]
+    for when in 'first', 'then':
+        for upgrade in 'connect', 'bytes:1024':
+            asks_again(exs, when, upgrade)
     for upgrade in 'connect', 'bytes:1024':
         comes_late(exs, 'the process', upgrade)
         comes_late(exs, 'child', upgrade)
