@@ -17,6 +17,7 @@
 
 static int start_locked(struct tcpp_domain *d)
 {
+	static bool told; /* each use tries again, and the first one says so */
 	char why[128] = "";
 	void *state = NULL;
 	int ret;
@@ -29,7 +30,9 @@ static int start_locked(struct tcpp_domain *d)
 		ret = d->engine->open(&state, why, sizeof(why));
 	}
 	if (ret < 0) {
-		exi_error("the library cannot start: %s", why);
+		if (!told)
+			exi_error("the library cannot start: %s", why);
+		told = true;
 		return ret;
 	}
 	d->base.post_from_service = d->engine != &tcpp_epoll;
