@@ -71,6 +71,19 @@ static const char *find_shim(char *const *env, size_t *ret)
 	return found;
 }
 
+/* Whether the program has put other libraries in the place of the shim, as
+ * trickle does. */
+static bool is_displaced(char *const *env)
+{
+	for (; env && *env; env++) {
+		const char *at = *env + strlen(VARIABLE);
+
+		if (is_variable(*env) && next_name(&at) > 0)
+			return true;
+	}
+	return false;
+}
+
 /* Whether the library is at its path for the program's loader: in a changed
  * root it may be missing. */
 static bool is_there(const char *name, size_t len)
@@ -175,7 +188,11 @@ char *const *shim_target_env(int dir, const char *path, char *const *env,
 
 	t->memory = NULL;
 	/* Under a filter, only the program's own system calls may be made. */
-	shim = atomic_load(&shim_leaving) ? NULL : find_shim(env, &len);
+	if (atomic_load(&shim_leaving))
+		return env;
+	shim = find_shim(env, &len);
+	if (!shim && is_displaced(env))
+		shim_report_target(path, "LD_PRELOAD names others instead");
 	if (!shim)
 		return env;
 	fd = exi_target_open(dir, path);

@@ -15,7 +15,8 @@ struct shim_target {
 /* The caller has set t->handed. Return the environment that the program gets:
  * without the shim in LD_PRELOAD
  * if its loader would fail to load the shim. The report names a program that
- * runs without the shim. dir and path are those of execveat(2); a null path
+ * runs without the shim for that reason, or because the caller has put other
+ * libraries in its place. dir and path are those of execveat(2); a null path
  * means the file that dir refers to. The second function finds the program as
  * execvp(3) does. */
 char *const *shim_target_env(int dir, const char *path, char *const *env,

@@ -34,7 +34,7 @@ int exi_why_nobody(const struct exi_tuple *t, int fd)
 {
 	return !exi_remote_possible() && exi_tuple_elsewhere(t)
 		       ? exi_why_elsewhere()
-	       : exi_remote_claimed(t) ? EXS_X_REASON_REFUSED
+	       : exi_remote_claimed(t)	     ? EXS_X_REASON_REFUSED
 	       : exi_tuple_redirected(t, fd) ? EXS_X_REASON_REDIRECTED
 					     : EXS_X_REASON_PLAIN_PEER;
 }

@@ -53,7 +53,8 @@ STARTS = '''
 import os, sys
 how, path, extra = sys.argv[1:4]
 ours = os.environ['LD_PRELOAD']
-env = {'A': '1', 'LD_PRELOAD': ours + extra, 'B': '2',
+env = {'A': '1', 'LD_PRELOAD': extra[1:] if extra[:1] == '=' else ours + extra,
+       'B': '2',
        'PATH': os.path.dirname(path), 'EXS_REPORT': os.environ['EXS_REPORT']}
 name = os.path.basename(path)
 argv = [path]
@@ -165,6 +166,11 @@ def main():
             check('others', seen[:3] == (
                 0, 'LD_PRELOAD=' + ':'.join(re.findall(r'[\w.]+', extra)) + ' 4\n',
                 ''), *seen)
+        # As trickle does.
+        status, out, err, told = started('execvp', own, '=libm.so.6')
+        check('others instead', (status, out, err) == (0, 'LD_PRELOAD=libm.so.6 4\n', '')
+              and 'own without the library: LD_PRELOAD names others instead' in told and
+              told.count('\n') == 1, status, out, err, told)
         # A root without the library: its loader need say nothing.
         if os.getuid() == 0:
             os.makedirs(tmp + os.path.dirname(loader), exist_ok=True)
