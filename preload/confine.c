@@ -95,7 +95,7 @@ static bool has_other_threads(void)
 	struct stat st;
 
 	/* The link count is two more than the number of threads. */
-	return stat("/proc/self/task", &st) < 0 || st.st_nlink != 3;
+	return native.stat("/proc/self/task", &st) < 0 || st.st_nlink != 3;
 }
 
 struct apart {

@@ -92,7 +92,7 @@ static bool is_set_yet(int fd)
 
 	if (shim_set_of(fd))
 		return true;
-	if (fstat(fd, &st) < 0 || (st.st_mode & S_IFMT))
+	if (native.fstat(fd, &st) < 0 || (st.st_mode & S_IFMT))
 		return false;
 	other = eventfd(0, EFD_CLOEXEC);
 	ret = other >= 0 && shim_set_is(fd, other);

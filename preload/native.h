@@ -14,6 +14,7 @@
 #include <sys/epoll.h>
 #include <sys/select.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/types.h>
 #include <sys/uio.h>
 #include <time.h>
@@ -70,6 +71,7 @@ struct mmsghdr;
 	  (int *s, char *n, const struct termios *t, const struct winsize *w), \
 	  (s, n, t, w))                                                        \
 	F(FILE *, fdopen, (int s, const char *m), (s, m))                      \
+	F(int, fstat, (int s, struct stat *t), (s, t))                         \
 	F(int, lio_listio,                                                     \
 	  (int m, struct aiocb *const *l, int n, struct sigevent *e),          \
 	  (m, l, n, e))                                                        \
@@ -95,6 +97,7 @@ struct mmsghdr;
 	   const posix_spawnattr_t *t, char *const *v, char *const *e),        \
 	  (i, p, a, t, v, e))                                                  \
 	F(FILE *, popen, (const char *c, const char *m), (c, m))               \
+	F(int, stat, (const char *p, struct stat *t), (p, t))                  \
 	F(int, system, (const char *c), (c))                                   \
 	F(int, wordexp, (const char *s, wordexp_t *w, int f), (s, w, f))       \
 	F(int, posix_spawn_file_actions_addclose,                              \

@@ -96,7 +96,7 @@ static bool is_seen(int fd)
 	struct stat st;
 
 	if (atomic_load(&is_fed_raw) || fd < 0 || fd >= NUMBERS ||
-	    fstat(fd, &st) < 0)
+	    native.fstat(fd, &st) < 0)
 		return false;
 	if (atomic_load(&inodes[fd]) == st.st_ino)
 		return true;
@@ -117,7 +117,7 @@ static int made_locked(const struct io_uring *r, int ret)
 
 	EXI_LOCKED(&making);
 	if (ret >= 0 && !(r->flags & (~KNOWN_FLAGS | REGISTERED_FD_ONLY)) &&
-	    r->fd >= 0 && r->fd < NUMBERS && fstat(r->fd, &st) == 0)
+	    r->fd >= 0 && r->fd < NUMBERS && native.fstat(r->fd, &st) == 0)
 		atomic_store(&inodes[r->fd], st.st_ino);
 	return ret;
 }

@@ -51,6 +51,14 @@ sed -nE -e 's/^HOOK [^;]*[ *]([a-zA-Z_0-9]+)\([^;]*$/\1/p' \
 compare listed shim
 compare listed hooks
 
+# A library that is loaded before may answer for files, and hang (fakeroot).
+for file in "$library" "$shim"; do
+	nm -D --undefined-only "$file" |
+		grep -oE ' (l?stat|fstat|fstatat|__[lf]?xstat|__fxstatat)(64)?@.*| statx@.*' |
+		sed "s,^,${file##*/} asks by name:," >"$tmp/by-name"
+	[ ! -s "$tmp/by-name" ] || { cat "$tmp/by-name"; bad=1; }
+done
+
 # What the C library exports to programs that are linked now.
 libc=$(ldd "$shim" | awk '$1 ~ /^libc\.so/ { print $3 }')
 nm -D --defined-only "$libc" | awk '/@@/ && !/@GLIBC_PRIVATE$/ { print $3 }' |
