@@ -366,23 +366,28 @@ static int look_again_locked(struct exi_sock *sk, int reason)
 		       : EXS_X_REASON_UNDECIDED;
 }
 
-/* Whether this end stays on TCP for a reason of its own, which no other process
- * that gets the connection removes. */
+/* Whether this end stays on TCP for a reason of its own: not because of the
+ * peer, of its end, or of another process that has the connection. */
 static bool is_own(int reason)
 {
 	switch (reason) {
-	case EXS_X_REASON_CONFIG:
-	case EXS_X_REASON_NO_PROVIDER:
-	case EXS_X_REASON_NO_PROOF:
-	case EXS_X_REASON_DESCRIPTORS:
-	case EXS_X_REASON_MEMORY:
-	case EXS_X_REASON_UNSEEN_WAIT:
-	case EXS_X_REASON_IO_URING:
-	case EXS_X_REASON_SECCOMP:
-	case EXS_X_REASON_NAMESPACE:
-		return true;
-	default:
+	case EXS_X_REASON_NONE:
+	case EXS_X_REASON_UNDECIDED:
+	case EXS_X_REASON_PLAIN_PEER:
+	case EXS_X_REASON_PLAIN_SOCKET:
+	case EXS_X_REASON_REMOTE:
+	case EXS_X_REASON_REFUSED:
+	case EXS_X_REASON_TIMEOUT:
+	case EXS_X_REASON_PEER_REQUEST:
+	case EXS_X_REASON_PEER_LOST:
+	case EXS_X_REASON_HALF_CLOSED:
+	case EXS_X_REASON_NOT_CONNECTED:
+	case EXS_X_REASON_SELF:
+	case EXS_X_REASON_SHARED:
+	case EXS_X_REASON_PASSED:
 		return false;
+	default:
+		return true;
 	}
 }
 

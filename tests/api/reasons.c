@@ -45,7 +45,7 @@ static void forbids(option *set, int reason)
 	for (i = 0; i < 4; i++) {
 		int who = i & 1;
 		/* The end that waits for its peer learns the reason. */
-		int others = i == 1 ? reason : T_ANY;
+		int others = i == 1 ? reason : EXS_X_REASON_PEER_REQUEST;
 
 		t_note("%s end, %s", who ? "accepting" : "connecting",
 		       i < 2 ? "before" : "later");
@@ -673,7 +673,7 @@ static void only_ends_that_are_bound_to_one_device_meet(void)
 			t_settle_pair(fd[0], fd[1], T_SHM);
 		else
 			t_settle_ends(fd[0], T_TCP(EXS_X_REASON_NO_PROOF),
-				      fd[1], T_TCP(T_ANY));
+				      fd[1], T_TCP(EXS_X_REASON_PLAIN_PEER));
 		exchange(fd[0], fd[1]);
 		t_close(fd[0]);
 		t_close(fd[1]);
