@@ -318,7 +318,7 @@ def in_turns(rounds, sides, say):
 
 
 def progress(text=''):
-    if sys.stderr.isatty():
+    if sys.stderr.isatty() and os.environ.get('TERM', 'dumb') != 'dumb':
         sys.stderr.write('\r\033[K' + text)
         sys.stderr.flush()
 

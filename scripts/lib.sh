@@ -41,9 +41,15 @@ die()
 	exit 1
 }
 
+# Whether the descriptor is a terminal that understands escape sequences.
+is_screen()
+{
+	[ -t "$1" ] && [ "${TERM:-dumb}" != dumb ]
+}
+
 say()
 {
-	if [ -t 1 ]; then
+	if is_screen 1 && [ -z "${NO_COLOR-}" ]; then
 		printf '\033[1;34m==>\033[0m %s\n' "$*"
 	else
 		echo "==> $*"
@@ -67,14 +73,14 @@ say_progress()
 {
 	local every=20 took n=0 m=0 line
 
-	[ ! -t 2 ] || every=1
+	! is_screen 2 || every=1
 	[ "$progress_began" != 0 ] || progress_began=$SECONDS progress_said=$SECONDS
 	[ $((SECONDS - progress_said)) -ge $every ] || return
 	progress_said=$SECONDS took=$((SECONDS - progress_began))
 	read -r n m < <("$@")
 	[ "${n:-0}" -gt 0 ] && [ "${m:-0}" -ge "$n" ] || return
 	line="$n of $m, $took s, about $((took * (m - n) / n)) s left"
-	if [ -t 2 ]; then
+	if is_screen 2; then
 		printf '\r    %s\033[K' "$line" >&2
 	else
 		echo "    $line" >&2
@@ -88,7 +94,7 @@ progress_over()
 
 	kill "$progress" 2>/dev/null
 	wait "$progress" 2>/dev/null
-	[ ! -t 2 ] || printf '\r\033[K' >&2
+	! is_screen 2 || printf '\r\033[K' >&2
 	return $status
 }
 

@@ -64,6 +64,13 @@ int tool_fail(const char *fmt, ...)
 	return TOOL_FAILED;
 }
 
+bool tool_is_screen(int fd)
+{
+	const char *term = getenv("TERM");
+
+	return isatty(fd) && term && strcmp(term, "dumb") != 0;
+}
+
 /* Output that is lost makes the command fail, whatever it has done. */
 static void end_output(void)
 {

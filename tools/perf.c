@@ -353,7 +353,7 @@ static int compare(const struct wishes *w)
 /* Shows, on a terminal, that a measurement takes long. */
 static void show_wait(bool on, const struct wishes *w)
 {
-	if (!isatty(STDERR_FILENO) || w->plan.ns < 500000000)
+	if (!tool_is_screen(STDERR_FILENO) || w->plan.ns < 500000000)
 		return;
 	if (on)
 		fprintf(stderr, "measuring for %.3g s ...", w->plan.ns / 1e9);

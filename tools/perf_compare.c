@@ -308,7 +308,7 @@ static double times_as_fast(const struct table *t, const struct row *row,
 static int measure_round(const struct perf_compare *c, struct table *t,
 			 unsigned int round)
 {
-	bool tell = isatty(STDERR_FILENO);
+	bool tell = tool_is_screen(STDERR_FILENO);
 	int ret = 0;
 
 	for (unsigned int i = 0; i < t->n_rows && !ret; i++) {

@@ -258,7 +258,7 @@ static int watch(struct wishes *w)
 	struct stat_view before = { 0 }, now;
 	uint64_t then = 0, at;
 	struct timespec pause = exi_ns_timespec(w->watch_ns);
-	bool screen = isatty(STDOUT_FILENO);
+	bool screen = tool_is_screen(STDOUT_FILENO);
 	int ret = TOOL_OK;
 
 	for (uint64_t i = 0; !ret && (!w->times || i < w->times); i++) {

@@ -5,6 +5,7 @@
 #define EXS_TOOLS_TOOL_H
 
 #include <jansson.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -30,6 +31,9 @@ int tool_upgrade(int argc, char **argv);
 
 /* Prints one line, "exs NAME: text", on stderr, and returns TOOL_FAILED. */
 __attribute__((format(printf, 1, 2))) int tool_fail(const char *fmt, ...);
+
+/* Whether fd is a terminal that understands escape sequences. */
+bool tool_is_screen(int fd);
 
 /* Parse a number of things ("200000", "200k") or of bytes ("64k" is 65536). 0,
  * or -EINVAL. */
