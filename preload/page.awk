@@ -4,7 +4,8 @@ BEGIN {
 	print "# The calls that `exs run` intercepts\n"
 	print "Every call of the C library that affects the descriptor of a socket, what"
 	print "happens to it on a connection that has left the kernel, and the test that"
-	print "shows that the result is the same as natively. This page is generated from"
+	print "shows that the result is that of the native call. A connection of UNIX sockets"
+	print "goes back to its stream in the kernel where this page says TCP. It is generated from"
 	print "`preload/symbols` by `preload/page.awk`; a gate compares both with the symbols"
 	print "of the library and of the C library.\n"
 	state("accelerated", "Intercepted. The call works on the fabric of the connection.")
@@ -23,7 +24,7 @@ function state(name, text) {
 	known[name] = 1
 }
 /^= / {
-	printf "\n## %s\n\n| call | | proved by | |\n|---|---|---|---|\n", substr($0, 3)
+	printf "\n## %s\n\n| call | state | proved by | remarks |\n|---|---|---|---|\n", substr($0, 3)
 	next
 }
 /^[#~]/ || !NF { next }
