@@ -385,6 +385,13 @@ class Binding(unittest.TestCase):
             room[0] = 1
         self.assertEqual(self.b.recv(10), b"")
 
+    def test_a_socket_prints_where_it_is(self):
+        a, b = pair()
+        with a:
+            self.assertRegex(repr(a), r"^<exs\.Socket fd=%d, \w+>$" % a.fd)
+        self.assertEqual(repr(a), "<exs.Socket, closed>")
+        b.close()
+
     def test_a_close_is_done_once(self):
         number = self.a.fd
         self.a.close()

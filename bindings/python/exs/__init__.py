@@ -488,6 +488,14 @@ class Socket:
         if fd is None:
             self.fd = _call("socket", family, kind | socket.SOCK_CLOEXEC, 0)
 
+    def __repr__(self) -> str:
+        if self.fd is None or self.fd < 0:
+            return "<exs.Socket, closed>"
+        try:
+            return "<exs.Socket fd=%d, %s>" % (self.fd, self.info()["tx_fabric"])
+        except OSError:
+            return "<exs.Socket fd=%d>" % self.fd
+
     def fileno(self) -> int:
         """The descriptor, for select() and the like."""
         return self.fd
