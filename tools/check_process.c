@@ -298,7 +298,8 @@ void check_settings(struct check *c, const struct check_process *p)
 
 void check_peer_settings(struct check *c, const struct check_process *p)
 {
-	static const char *const names[] = { "EXS_PROVIDER", "EXS_UPGRADE" };
+	static const char *const names[] = { "EXS_PROVIDER", "EXS_UPGRADE",
+					     "EXS_UNIX" };
 
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
 		const char *value = check_process_variable(p, names[i]);

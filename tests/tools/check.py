@@ -252,6 +252,9 @@ def ports():
         status, found, said = look('127.0.0.1', port)
         is_failed('port on tcp', found[0], 'peer', 'EXS_PROVIDER=tcp', 'exs info')
         check(f'[{s.pid}] uses libexs, but' in found[0]['verdict'], 'it has the library', said)
+    with program(SERVER, '127.0.0.1', more={'EXS_UNIX': 'off'}) as (_, port):
+        status, found, said = look('127.0.0.1', port)
+        check('EXS_UNIX=off' in step_of(found[0], 'peer')['text'], 'its settings', said)
     for under, words in (([DENY, 'netlink'], 'unless the system call filter of '),
                          (few_descriptors(40), 'runs out of its 40 descriptors')):
         with program(SERVER, '127.0.0.1', under=under) as (s, port):
