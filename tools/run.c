@@ -94,10 +94,10 @@ static const struct argp argp = {
 	.options = options,
 	.parser = parse,
 	.args_doc = "PROGRAM [ARGUMENT...]",
-	.doc = "Runs a program with its TCP connections to other such programs "
-	       "on shared memory.\vexs run --report redis-server\nexs run "
-	       "redis-benchmark -c 1\n\nexs-run(1) describes what goes back to "
-	       "TCP, and what differs.",
+	.doc = "Runs a program with its connections to other such programs, "
+	       "TCP and UNIX streams, on shared memory.\vexs run --report "
+	       "redis-server\nexs run redis-benchmark -c 1\n\nexs-run(1) "
+	       "describes what goes back to TCP, and what differs.",
 };
 
 /* Finds the shim relative to this command: as built, or as installed. */

@@ -153,8 +153,8 @@ const struct exi_config_setting exi_config_settings[] = {
 		.variable = "EXS_UNIX",
 		.strict = true,
 		.accepts = "on or off",
-		.help = "Whether UNIX stream sockets of programs under exs run "
-			"move to shared memory.",
+		.help = "Whether connections of UNIX stream sockets may move "
+			"to shared memory.",
 		.fallback = "on",
 		.parse = exi_setting_parse_switch,
 		.print = exi_setting_print_switch,
