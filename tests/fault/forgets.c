@@ -188,5 +188,9 @@ static const struct t_row rows[] = {
 
 int main(int argc, char **argv)
 {
+	if (geteuid() != 0) {
+		printf("needs root, to make a network namespace\n");
+		return T_SKIP;
+	}
 	return t_run("forgets", rows, T_COUNT(rows), argc > 1 ? argv[1] : NULL);
 }

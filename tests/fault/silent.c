@@ -679,6 +679,7 @@ static void who_was_silent_is_not_met_for_a_while(void)
 	struct cost cost;
 	int l;
 
+	t_need_root("become other users");
 	t_peer_start(&p, visit, &a);
 	t_peer_start(&q, visit, &b);
 	t_peer_start(&r, visit, &c);

@@ -20,6 +20,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 #include "tests/support/check.h"
+#include "tests/support/run.h"
 #include "tests/support/wait.h"
 
 #define NOBODY 65534
@@ -329,8 +330,18 @@ void t_fds_show(void)
 	each_fd(show_one, NULL);
 }
 
+void t_need_root(const char *what)
+{
+	if (geteuid() == 0)
+		return;
+	printf("%s: skipped, only root can %s\n", t_row_name(), what);
+	exit(T_SKIP);
+}
+
 void t_become_nobody(void)
 {
+	if (geteuid() != 0)
+		return;
 	T_OK(setgroups(0, NULL));
 	T_OK(setresgid(NOBODY, NOBODY, NOBODY));
 	T_OK(setresuid(NOBODY, NOBODY, NOBODY));

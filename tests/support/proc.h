@@ -80,7 +80,12 @@ void t_fds_settled(const struct t_fds *start);
 /* For a failure: prints every open descriptor and what it is on stderr. */
 void t_fds_show(void);
 
-/* Gives up root for good: becomes the user nobody, without groups. */
+/* Gives up root for good: becomes the user nobody, without groups. Who is not
+ * root stays the same user. */
 void t_become_nobody(void);
+
+/* Ends the row as skipped, with a line that says so, if this is not root, who
+ * alone can do what the row does. */
+void t_need_root(const char *what);
 
 #endif

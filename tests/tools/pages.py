@@ -217,6 +217,10 @@ def main():
         print('only root can make network namespaces that have names')
         return 77
     if APART not in os.environ:
+        if os.geteuid() and subprocess.run(['unshare', '-U', '-r', '-n', 'true'],
+                                           stderr=subprocess.DEVNULL).returncode:
+            print('no namespace of users can be made here')
+            return 77
         return apart()
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
