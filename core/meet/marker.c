@@ -124,11 +124,19 @@ static void try_bind(struct marker *m)
  * not writable, for good. Tries at most this often (ns). */
 #define KEYED_AGAIN_NS 100000000u
 
+/* A process that was killed leaves its names. */
+static void sweep_once(void)
+{
+	static _Atomic bool swept;
+
+	if (!atomic_exchange(&swept, true))
+		exi_meetdir_sweep();
+}
+
 /* For processes in other network namespaces. Returns false if another process
  * holds the name, or none can be made: try again later. */
 static bool hold_keyed(struct marker *m)
 {
-	static bool swept;
 	struct sockaddr_un name;
 	socklen_t len = exi_meetdir_marker(m->port, &name);
 	uint64_t now;
@@ -138,9 +146,7 @@ static bool hold_keyed(struct marker *m)
 	now = exi_now_ns();
 	if (m->keyed_at && now - m->keyed_at < KEYED_AGAIN_NS)
 		return false;
-	if (!swept)
-		exi_meetdir_sweep();
-	swept = true;
+	sweep_once();
 	m->keyed = exi_fd_keep(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
 	shutdown(m->keyed, SHUT_RD);
 	if (m->keyed < 0 || exi_meetdir_bind(m->keyed, &name, len)) {
@@ -229,8 +235,12 @@ void exi_marker_hold(int listen_fd)
 	uint16_t port;
 	bool denied;
 
-	if (local_port(listen_fd, &port))
+	if (local_port(listen_fd, &port)) {
+		exi_fds_begin();
+		sweep_once();
+		exi_fds_end();
 		return;
+	}
 	if (!can_meet(port)) {
 		leave(listen_fd);
 		return;

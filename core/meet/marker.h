@@ -9,12 +9,12 @@
 
 struct exi_tuple;
 
-/* Binds the marker of the port on which listen_fd listens, and holds it until
- * exi_marker_release(). If another process holds the marker, that one is
- * enough, and a later accept tries again. An accepted connection may outlive
- * its listener, and is recognized by a sign (proof.h), which it inherits from
- * the listener from this call on; if this process can meet nobody there, the
- * sign is the farewell. */
+/* Binds the marker of the port on which listen_fd listens, if it has one, and
+ * holds it until exi_marker_release(). If another process holds the marker,
+ * that one is enough, and a later accept tries again. An accepted connection
+ * may outlive its listener, and is recognized by a sign (proof.h), which it
+ * inherits from the listener from this call on; if this process can meet nobody
+ * there, the sign is the farewell. */
 void exi_marker_hold(int listen_fd);
 /* Whether the port of the other end has a marker, or that end has the sign.
  * EXI_SIGNED_AFAR: a process in another network namespace has that end.

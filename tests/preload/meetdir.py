@@ -290,6 +290,9 @@ def over_unix(t, whole):
     meet = t.env['EXS_MEET_DIR']
     t.env['TALK_PATH'] = t.tmp + '/path'
     alone = 'unshare', '-p', '-f', '--kill-child', '--mount-proc'
+    # What a killed process left is gone when the server listens.
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as s:
+        s.bind(meet + '/exs-u-' + '0' * 32)
     for upgrade, before in ('auto', ()), ('connect', alone):
         texts, said = t.run({'EXS_UPGRADE': upgrade}, {'EXS_UPGRADE': upgrade},
                             lasts='shm', before=before)
