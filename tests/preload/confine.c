@@ -53,6 +53,13 @@ static struct sock_fprog *only(const int *calls, size_t n)
 	only((const int[]){ __VA_ARGS__ },                                     \
 	     sizeof((const int[]){ __VA_ARGS__ }) / sizeof(int))
 
+/* What the C library calls for poll(). */
+#ifdef SYS_poll
+#define POLLS SYS_poll
+#else
+#define POLLS SYS_ppoll
+#endif
+
 static void few(void)
 {
 	is("privileges", prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0));
@@ -202,7 +209,7 @@ ROW(confine_new_connections)
 		 ONLY(SYS_read, SYS_write, SYS_exit_group, SYS_socket, SYS_bind,
 		      SYS_listen, SYS_getsockname, SYS_connect, SYS_accept,
 		      SYS_close, SYS_setsockopt, SYS_sendto, SYS_recvfrom,
-		      SYS_poll),
+		      POLLS),
 		 0, 0));
 	pair();
 	put_text(peer, "unread");

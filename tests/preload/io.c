@@ -19,6 +19,10 @@
 #include <linux/sockios.h>
 #include <unistd.h>
 
+#ifndef RWF_NOAPPEND /* older headers */
+#define RWF_NOAPPEND 0x00000020
+#endif
+
 static char big[1 << 20];
 
 static void timeout_of(int fd, int name, int ms)
