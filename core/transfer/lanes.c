@@ -13,6 +13,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "core/base/futex.h"
 #include "core/base/list.h"
 #include "core/base/lock.h"
 #include "core/base/util.h"
@@ -157,8 +158,12 @@ static bool give_locked(struct exi_queue *root, exs_qhandle_t h,
 
 static void make(struct exi_queue *root, exs_qhandle_t h)
 {
-	struct exi_queue *room = exi_lanes_memory(sizeof(*room));
+	struct exi_queue *room;
 
+	/* A sleeper needs the words of all members. */
+	if (!exi_futex_waitv_works())
+		return;
+	room = exi_lanes_memory(sizeof(*room));
 	exi_lanes_lock_all(root);
 	if (atomic_load(&root->handle) == h && !root->family.flat &&
 	    root->qfd < 0 && !root->signal.exs_enable &&

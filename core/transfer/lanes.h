@@ -79,7 +79,8 @@ struct exi_queue *exi_lanes_lock_own(struct exi_queue *root, exs_qhandle_t h);
 
 /* The calling thread found the member's lock taken. Makes a lane for the thread
  * if that happens often, in both uses, among several threads that take
- * events. No lock of a queue is held. */
+ * events; none where a thread cannot sleep on several words (Linux before
+ * 5.16). No lock of a queue is held. */
 void exi_lanes_crowded(struct exi_queue *q, exs_qhandle_t h,
 		       enum exi_lanes_use use);
 

@@ -9,7 +9,9 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <sys/exs.h>
+#include <sys/syscall.h>
 #include <sys/types.h>
+#include <unistd.h>
 
 #include "core/base/lock.h"
 #include "core/call/dequeue.h"
@@ -23,9 +25,13 @@
 #include "tests/support/wait.h"
 
 #define DEPTH 24
+#ifndef SYS_futex_waitv
+#define SYS_futex_waitv 449
+#endif
 
 static exs_qhandle_t h;
 static const struct timeval no_time, long_time = { .tv_sec = 20 };
+static _Atomic pid_t sleeper;
 
 static struct exi_queue *root(void)
 {
@@ -120,6 +126,34 @@ static void *own_first(void *arg)
 	T_EQ(take_one(), 3);
 	T_EQ(take_one(), 1);
 	return NULL;
+}
+
+static void *sleep_and_take(void *arg)
+{
+	wait_for_locks();
+	T(!has_lane());
+	sleeper = (pid_t)exi_tid();
+	T_EQ(take_one(), 5);
+	return NULL;
+}
+
+/* A sleeper could not sleep on its word and those of others. */
+static void no_thread_has_a_lane_without_futex_waitv(void)
+{
+	pthread_t t;
+
+	if (!t_can(t_has_filters(), "seccomp filter"))
+		exit(T_SKIP);
+	t_refuse(SYS_futex_waitv);
+	begin();
+	wait_for_locks();
+	T(!has_lane());
+	t = t_thread(sleep_and_take, NULL);
+	T_UNTIL(sleeper);
+	t_until_asleep(sleeper);
+	post(5);
+	t_thread_join(t);
+	end();
 }
 
 static void own_events_come_first_then_those_of_others(void)
@@ -224,7 +258,6 @@ static void slots_that_came_meanwhile_are_found(void)
 }
 
 static sem_t go;
-static _Atomic pid_t sleeper;
 static struct exi_op *kept;
 
 static void *post_later(void *arg)
@@ -513,10 +546,18 @@ static void a_direction_that_two_queues_have_keeps_the_order_of_each(void)
 	end_pair();
 }
 
+/* In a row the library asks for itself. */
+static bool has_waitv(void)
+{
+	return syscall(SYS_futex_waitv, NULL, 0, 0, NULL, 0) < 0 &&
+	       errno == EINVAL;
+}
+
 int main(int argc, char **argv)
 {
 	static const struct t_row rows[] = {
 		T_ROW(the_only_thread_that_takes_events_has_no_lane),
+		T_ROW(no_thread_has_a_lane_without_futex_waitv),
 		T_ROW(own_events_come_first_then_those_of_others),
 		T_ROW(events_that_nobody_comes_for_are_found),
 		T_ROW(lanes_share_the_depth),
@@ -535,5 +576,7 @@ int main(int argc, char **argv)
 		T_ROW(a_direction_that_two_queues_have_keeps_the_order_of_each),
 	};
 
+	if (!t_can(has_waitv(), "futex_waitv"))
+		return T_SKIP;
 	return t_run("lanes", rows, T_COUNT(rows), argv[1]);
 }
