@@ -25,6 +25,7 @@
 #include "core/transfer/lookup.h"
 #include "tests/support/check.h"
 #include "tests/support/net.h"
+#include "tests/support/run.h"
 #include "tests/support/wait.h"
 
 #define MB (1024u * 1024)
@@ -326,5 +327,7 @@ int main(void)
 			nor_who_was_looked_for_too_early, begin, end),
 	};
 
+	if (!t_can(t_has_sock_diag(), "sock_diag"))
+		return T_SKIP;
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
