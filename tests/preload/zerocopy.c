@@ -381,13 +381,12 @@ ROW(zerocopy_numbers)
 /* Parts of one call are one send. */
 ROW(zerocopy_waits_for_room)
 {
-	static char large[8 << 20];
+	static char large[1 << 20]; /* may be locked: RLIMIT_MEMLOCK */
 
 	pair();
 	turn_on(here);
 	nonblock(here, true);
-	is("more than there is room",
-	   send(here, large, sizeof(large), MSG_ZEROCOPY) > 0);
+	is("first", send(here, large, sizeof(large), MSG_ZEROCOPY) > 0);
 	while (send(here, large, sizeof(large), MSG_ZEROCOPY) > 0)
 		; /* how many is the buffers' affair */
 	is("full", send(here, large, 1, MSG_ZEROCOPY));
