@@ -41,7 +41,8 @@ EXI_PUBLIC int exs_socket(int domain, int type, int protocol)
 		    protocol);
 	if (fd < 0)
 		return -1;
-	if (!framed && !exi_base_for(domain, type & ~FLAGS, protocol))
+	if (!framed && ((type & ~FLAGS) == SOCK_SEQPACKET ||
+			!exi_base_for(domain, type & ~FLAGS, protocol)))
 		return fd;
 	ret = exi_sock_make(fd, EXI_ROLE_NONE, true, &sk);
 	if (ret) {

@@ -18,6 +18,7 @@
 #include "core/call/latent_call.h"
 #include "core/call/recv.h"
 #include "core/call/send.h"
+#include "core/call/seqpacket_call.h"
 #include "core/call/vector.h"
 #include "core/call/zerocopy_call.h"
 #include "core/fabric/provider.h"
@@ -241,6 +242,25 @@ static ssize_t discard(int fd, size_t n, int flags)
 	return ret;
 }
 
+ssize_t shim_get_packet(int fd, struct msghdr *m, int flags)
+{
+	struct exi_sock *sk = exi_sock_find(fd);
+	uint64_t cookie = cookie_of(sk);
+	EXI_CANCEL_OFF(true);
+	bool over = false;
+	ssize_t ret = exi_seq_recv(fd, m, flags & ~MSG_ERRQUEUE, &over);
+
+	if (ret == -EBADF && left_us(sk, fd, cookie)) {
+		exi_cancel_allow();
+		ret = native.recvmsg(fd, m, flags);
+		exi_cancel_forbid();
+		return ret < 0 ? -errno : ret;
+	}
+	if (ret >= 0 && m->msg_name)
+		shim_io_address(fd, !over, m->msg_name, &m->msg_namelen);
+	return ret;
+}
+
 static inline __attribute__((always_inline)) ssize_t
 get(struct exi_sock *sk, int fd, void *buf, size_t n, int flags)
 {
@@ -250,6 +270,14 @@ get(struct exi_sock *sk, int fd, void *buf, size_t n, int flags)
 
 	if (exi_unlikely(n > SSIZE_MAX))
 		n = SSIZE_MAX;
+	if (exi_unlikely(!n ||
+			 (flags & (MSG_TRUNC | MSG_ERRQUEUE | MSG_WAITALL))) &&
+	    sk && sk->base->packets) {
+		struct iovec v = { .iov_base = buf, .iov_len = n };
+		struct msghdr m = { .msg_iov = &v, .msg_iovlen = 1 };
+
+		return shim_get_packet(fd, &m, flags);
+	}
 	flags = shim_io_flags(sk, flags);
 	if (exi_unlikely(flags & MSG_ERRQUEUE))
 		return shim_get_error(
@@ -392,6 +420,22 @@ HOOK ssize_t recvfrom(int fd, void *buf, size_t n, int flags,
 	sk = shim_mover(fd);
 	if (exi_unlikely(!sk || shim_io_kernels(flags)))
 		return native.recvfrom(fd, buf, n, flags, addr, len);
+	if (exi_unlikely(addr && sk->base->packets)) {
+		struct iovec v = { .iov_base = buf, .iov_len = n };
+		struct msghdr m = { .msg_iov = &v,
+				    .msg_iovlen = 1,
+				    .msg_name = addr,
+				    .msg_namelen = len ? *len : 0 };
+
+		if (len && (int)*len < 0)
+			m.msg_name = NULL;
+		ret = shim_get_packet(fd, &m, flags);
+		if (ret >= 0 && len && (int)*len < 0)
+			ret = -EINVAL;
+		else if (ret >= 0 && len)
+			*len = m.msg_namelen;
+		return shim_result(ret);
+	}
 	ret = shim_result(get(sk, fd, buf, n, flags));
 	/* TCP gives no address. */
 	if (ret < 0 || !addr || !len)
@@ -419,7 +463,8 @@ HOOK ssize_t sendto(int fd, const void *buf, size_t n, int flags,
 		return native.sendto(fd, buf, n, flags, addr, len);
 	if (exi_unlikely(addr && len > sizeof(struct sockaddr_storage)))
 		return shim_result(-EINVAL);
-	if (exi_unlikely(addr && sk->base->messages)) /* it is refused */
+	if (exi_unlikely(addr && sk->base->messages && !sk->base->packets))
+		/* it is refused */
 		return native.sendto(fd, buf, n, flags, addr, len);
 	return shim_result(put(sk, fd, buf, n, flags));
 }

@@ -41,6 +41,9 @@ ssize_t shim_get_beside(int fd, const struct iovec *v, size_t n, size_t bytes,
 extern const struct exi_parts_put shim_put_parts;
 extern const struct exi_parts_get shim_get_parts;
 
+/* recvmsg(2) of a socket of messages (base.h). Bytes, or -errno. */
+ssize_t shim_get_packet(int fd, struct msghdr *m, int flags);
+
 /* shim_put_zerocopy() sends with MSG_ZEROCOPY among the flags; bytes is not 0.
  * shim_get_error() reads the error queue, with MSG_ERRQUEUE among the flags.
  * Results are those of put(). */

@@ -14,6 +14,7 @@
 #include "core/fabric/provider.h"
 #include "core/meet/latent.h"
 #include "core/sock/table.h"
+#include "core/transfer/packet.h"
 #include "core/transfer/switch.h"
 #include "preload/io.h"
 #include "preload/shim.h"
@@ -76,6 +77,9 @@ HOOK ssize_t sendfile(int to, int from, off_t *offset, size_t n)
 		return native.sendfile(to, from, offset, n);
 	if (exi_latent(to) && latent_put_file(to, from, offset, n, &ret))
 		return ret;
+	/* The kernel chooses the messages. */
+	if (exi_unlikely(exi_packet_is(to)))
+		shim_plain(to, EXS_X_REASON_SPLICE);
 	if (exi_likely(!shim_sock(to)))
 		return native.sendfile(to, from, offset, n);
 	do {

@@ -22,6 +22,7 @@
 #include "core/meet/latent.h"
 #include "core/sock/base.h"
 #include "core/sock/table.h"
+#include "core/transfer/packet.h"
 #include "core/transfer/progress.h"
 #include "core/transfer/switch.h"
 #include "preload/handed.h"
@@ -104,7 +105,7 @@ static ssize_t get_vector(int fd, const struct iovec *v, size_t n, int flags)
 {
 	/* MSG_TRUNC is served at once: a peek would write into buffers that
 	 * must stay unchanged. */
-	if (exi_unlikely(flags & MSG_TRUNC)) {
+	if (exi_unlikely(flags & MSG_TRUNC) && !exi_packet_is(fd)) {
 		ssize_t bytes = exi_parts_total(v, n);
 
 		return bytes > 0
@@ -262,6 +263,20 @@ static __attribute__((noinline)) ssize_t look_beside(int fd,
 	return ret;
 }
 
+/* As get_message(). */
+static __attribute__((noinline)) ssize_t get_packet(int fd, struct msghdr *m,
+						    int flags)
+{
+	uint32_t forked = exi_handed_forked_times();
+	ssize_t ret = shim_get_packet(fd, m, flags);
+
+	if (ret >= 0 && m->msg_control && m->msg_controllen) {
+		shim_came(fd, m, flags, forked);
+		shim_plain(fd, EXS_X_REASON_ANCILLARY);
+	}
+	return ret;
+}
+
 static ssize_t get_message(int fd, struct msghdr *m, int flags)
 {
 	ssize_t ret = exi_parts_total(m->msg_iov, m->msg_iovlen);
@@ -275,6 +290,8 @@ static ssize_t get_message(int fd, struct msghdr *m, int flags)
 	if (bad_name(m))
 		return -EINVAL;
 	sk = exi_sock_find(fd);
+	if (exi_unlikely(sk && sk->base->packets))
+		return get_packet(fd, m, flags);
 	flags = shim_io_flags(sk, flags);
 	if (exi_unlikely(flags & MSG_ERRQUEUE))
 		return shim_get_error(fd, m, flags);
@@ -477,7 +494,8 @@ static unsigned int put_some(int fd, struct mmsghdr *m, unsigned int n,
 	unsigned int k = 0;
 
 	*whole = true;
-	if (exi_flow_on_tcp(fd, EXI_TX) && !(flags & (MSG_OOB | MSG_ZEROCOPY)))
+	if (exi_flow_on_tcp(fd, EXI_TX) &&
+	    !(flags & (MSG_OOB | MSG_ZEROCOPY)) && !exi_packet_is(fd))
 		k = side_by_side(m, n, room, &pieces, &bytes);
 	if (k > 1) {
 		*ret = put_vector(fd, room, pieces, flags);

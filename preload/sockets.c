@@ -70,6 +70,7 @@ HOOK int socket(int domain, int type, int protocol)
 	EXI_CANCEL_OFF(false);
 	uint32_t forked = exi_handed_forked_times();
 	int fd = native.socket(domain, type, protocol);
+	const struct exi_base *base;
 	struct exi_sock *sk;
 
 	if (OF_A_MODULE)
@@ -78,10 +79,12 @@ HOOK int socket(int domain, int type, int protocol)
 		fd = native.socket(domain, type, protocol);
 	if (fd >= 0)
 		shim_room(fd);
-	if (fd < 0 || !shim_ready() || !base_for(domain, type, protocol))
+	base = fd < 0 || !shim_ready() ? NULL
+				       : base_for(domain, type, protocol);
+	if (!base)
 		return fd;
 	/* Without memory for it, the kernel serves the socket. */
-	if (!exi_latent_begin(fd, EXI_ROLE_NONE))
+	if (base->packets || !exi_latent_begin(fd, EXI_ROLE_NONE))
 		(void)exi_sock_make(fd, EXI_ROLE_NONE, true, &sk);
 	exi_hand_born(fd, forked);
 	return fd;
@@ -383,7 +386,7 @@ HOOK int ioctl(int fd, unsigned long request, ...)
 	if (request == FIONREAD && exi_ready_ours(sk)) {
 		if (exi_unlikely(exi_switch_may_come(sk)))
 			exi_link_hear(sk);
-		n = exi_ready_unread(sk, fd);
+		n = exi_ready_inq(sk, fd);
 		if (n < 0)
 			return (int)shim_result(n);
 		*(int *)arg = n;

@@ -235,6 +235,8 @@ static void load(void)
 	resolve(files, EXI_CONFIG_OF_LOG, EXI_CONFIG_SETTINGS);
 	resolve_ports(files);
 	follow_cgroup();
+	config.unix_packets =
+		config.unix_streams && secure_getenv("LIBEXS_PACKETS");
 	if (!getauxval(AT_SECURE))
 		complain_of_unknown_variables();
 	complain_of_contradictions();

@@ -57,8 +57,10 @@ struct exi_config {
 	uint32_t ring_kb; /* EXS_RING_KB, a power of two, per direction */
 	uint32_t memory_limit_mb; /* EXS_MEMORY_LIMIT_MB, rings together */
 	bool unix_streams;	  /* EXS_UNIX */
-	uint64_t zcopy_threshold; /* EXS_ZCOPY_THRESHOLD, bytes */
-	int log_level;		  /* EXS_LOG: enum exi_log_level */
+	/* Not a setting: for tests, UNIX sockets of messages move, too. */
+	bool unix_packets;
+	uint64_t zcopy_threshold;	    /* EXS_ZCOPY_THRESHOLD, bytes */
+	int log_level;			    /* EXS_LOG: enum exi_log_level */
 	char log_file[EXI_CONFIG_PATH_MAX]; /* EXS_LOG_FILE: "" is stderr */
 	bool stats;			    /* EXS_STATS */
 	enum exi_tcp_engine tcp_engine;	    /* EXS_TCP_ENGINE */

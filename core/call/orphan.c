@@ -14,6 +14,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/types.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include "core/base/feeder.h"
@@ -27,11 +28,13 @@
 #include "core/call/recv.h"
 #include "core/fabric/provider.h"
 #include "core/link/control.h"
+#include "core/sock/base.h"
 #include "core/sock/names.h"
 #include "core/sock/table.h"
 #include "core/transfer/attempt.h"
 #include "core/transfer/half.h"
 #include "core/transfer/progress.h"
+#include "core/transfer/seqpacket.h"
 #include "core/transfer/switch.h"
 
 /* --- names ---------------------------------------------------------------- */
@@ -391,9 +394,11 @@ unlock:
 
 /* Makes a pair; if no descriptor is free, first releases those of waiting
  * feeds. */
-static int make_pair(int *pair)
+static int make_pair(const struct exi_sock *sk, int *pair)
 {
-	int type = SOCK_STREAM | SOCK_CLOEXEC, room = 2 << 20, ret;
+	int type = (sk->base->packets ? SOCK_SEQPACKET : SOCK_STREAM) |
+		   SOCK_CLOEXEC;
+	int room = 2 << 20, ret;
 
 	ret = socketpair(AF_UNIX, type, 0, pair);
 	if (ret < 0 && errno == EMFILE) {
@@ -408,19 +413,84 @@ static int make_pair(int *pair)
 	return 0;
 }
 
+static void put_message(struct left *l, const void *from, size_t n)
+{
+	if (send(l->f.to, from, n, MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
+		l->f.reset = true;
+}
+
+static void move_messages_locked(struct exi_sock *sk, struct exi_half *rx,
+				 struct left *l, char *buf)
+{
+	struct iovec v = { .iov_base = buf, .iov_len = EXI_SEQ_MAX };
+	struct exi_seq_end end = { 0 };
+	ssize_t n;
+
+	EXI_LOCKED(&rx->lock);
+	l->f.reset = exi_half_cut_locked(sk, rx);
+	for (;;) {
+		struct msghdr m = { .msg_iov = &v, .msg_iovlen = 1 };
+
+		n = exi_seq_recv_locked(sk, rx, &m, EXI_SEQ_MAX, 0, &end);
+		if (n < 0 || end.over)
+			break;
+		put_message(l, buf, (size_t)n);
+	}
+	l->f.reset = l->f.reset || (n < 0 && n != -EAGAIN);
+}
+
+/* Those in the kernel are not copied. */
+static void copy_messages_locked(struct exi_sock *sk, struct exi_half *rx,
+				 struct left *l, char *buf)
+{
+	size_t n = 0;
+	const char *next;
+
+	EXI_LOCKED(&rx->lock);
+	l->f.reset = rx->mode != EXI_MODE_RING;
+	for (size_t at = 0; (next = exi_seq_next_locked(sk, rx, buf, &at, &n));)
+		put_message(l, next, n);
+}
+
+/* Moves the unread messages, or copies them: they were admitted to a queue that
+ * is no larger. A message that finds no room, and an error that was not
+ * reported, end in a reset. */
+static int put_messages(struct exi_sock *sk, struct left *l, bool keep)
+{
+	struct exi_half *rx = &exi_sock_shared(sk)->half[EXI_RX];
+	char *buf = malloc(EXI_SEQ_MAX);
+	int ret = -EBADF;
+
+	if (!buf)
+		return -ENOMEM;
+	exi_lock(&rx->lock);
+	if (exi_sock_lasts(sk, l->generation)) {
+		ret = 0;
+		if (keep)
+			copy_messages_locked(sk, rx, l, buf);
+		else
+			move_messages_locked(sk, rx, l, buf);
+	}
+	exi_unlock(&rx->lock);
+	free(buf);
+	return ret;
+}
+
 int exi_orphan_make(struct exi_sock *sk, int fd, uint32_t generation, bool keep,
 		    uint64_t deadline)
 {
 	struct left l = { .fd = fd,
 			  .generation = generation,
 			  .f = { .from = -1 } };
-	int pair[2], fl, ret = make_pair(pair);
+	int pair[2], fl, ret = make_pair(sk, pair);
 	bool rest = false;
 
 	if (ret)
 		return ret;
 	l.f.to = pair[1];
-	ret = keep ? copy_unread(sk, &l) : take_unread(sk, &l, deadline);
+	ret = sk->base->packets ? put_messages(sk, &l, keep)
+	      : keep		? copy_unread(sk, &l)
+				: take_unread(sk, &l, deadline);
 	/* The mark of feed.c. */
 	if (!ret && send(pair[0], "", 1, MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
 		ret = -errno;

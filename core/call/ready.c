@@ -25,6 +25,7 @@
 #include "core/transfer/packet.h"
 #include "core/transfer/progress.h"
 #include "core/transfer/resume.h"
+#include "core/transfer/seqpacket.h"
 #include "core/transfer/switch.h"
 
 #define READ_EVENTS  (POLLIN | POLLRDNORM | POLLRDHUP)
@@ -69,6 +70,17 @@ static size_t unread_locked(struct exi_sock *sk, struct exi_half *h)
 	     (h->mode == EXI_MODE_LEFT && n == h->left)) &&
 	    sk->fab)
 		n += exi_half_heard_locked(h, sk->fab->rops->unread(sk->fab));
+	return n;
+}
+
+/* The same, of messages: without what a ring has beside them. */
+static size_t packets_unread_locked(struct exi_sock *sk, struct exi_half *h)
+{
+	size_t n = h->mode == EXI_MODE_RING ? 0 : tcp_unread_locked(sk, h);
+
+	EXI_LOCKED(&h->lock);
+	if (h->mode == EXI_MODE_RING || h->mode == EXI_MODE_LEFT)
+		n += exi_seq_unread_locked(sk, h);
 	return n;
 }
 
@@ -522,6 +534,20 @@ int exi_ready_unread(struct exi_sock *sk, int fd)
 	h = &sh->half[EXI_RX];
 	n = unread_locked(sk, h);
 	exi_half_unlock(h);
+	return n > INT_MAX ? INT_MAX : (int)n;
+}
+
+int exi_ready_inq(struct exi_sock *sk, int fd)
+{
+	struct exi_shared *sh;
+	size_t n;
+
+	if (!sk->base->packets)
+		return exi_ready_unread(sk, fd);
+	if (!exi_sock_lock(sk, fd, EXI_RX, &sh))
+		return -EBADF;
+	n = packets_unread_locked(sk, &sh->half[EXI_RX]);
+	exi_half_unlock(&sh->half[EXI_RX]);
 	return n > INT_MAX ? INT_MAX : (int)n;
 }
 

@@ -79,6 +79,9 @@ EXI_SHIM int exi_ready_unsent(struct exi_sock *sk, int fd);
 /* The number of bytes that a receive would return now, as SIOCINQ counts them;
  * -errno. */
 EXI_SHIM int exi_ready_unread(struct exi_sock *sk, int fd);
+/* The same for the program: of messages, without what a ring has beside them.
+ */
+EXI_SHIM int exi_ready_inq(struct exi_sock *sk, int fd);
 
 /* SO_RCVLOWAT was set: makes waiters look again. Returns true if the bytes
  * there are enough. */

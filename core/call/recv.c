@@ -25,6 +25,7 @@
 #include "core/call/message_call.h"
 #include "core/call/patience.h"
 #include "core/call/ready.h"
+#include "core/call/seqpacket_call.h"
 #include "core/call/wait.h"
 #include "core/fabric/provider.h"
 #include "core/link/control.h"
@@ -404,6 +405,8 @@ recv_long(struct exi_sock *sk, int fd, void *buf, size_t len, int flags)
 {
 	struct exi_call c;
 
+	if (sk->framed && sk->base->packets)
+		return exi_seq_recv_one(fd, buf, len, flags);
 	if (sk->framed)
 		return exi_message_call_one(EXS_EVT_RECV, fd, buf, len, flags);
 	if (exi_unlikely(exi_family_elsewhere(sk)))

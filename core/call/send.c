@@ -25,11 +25,13 @@
 #include "core/call/message_call.h"
 #include "core/call/patience.h"
 #include "core/call/recv.h"
+#include "core/call/seqpacket_call.h"
 #include "core/fabric/provider.h"
 #include "core/link/control.h"
 #include "core/link/ending.h"
 #include "core/meet/find.h"
 #include "core/meet/pair.h"
+#include "core/sock/base.h"
 #include "core/sock/table.h"
 #include "core/transfer/attempt.h"
 #include "core/transfer/family.h"
@@ -380,6 +382,8 @@ static __attribute__((noinline)) ssize_t send_long(struct exi_sock *sk, int fd,
 	struct exi_call c;
 	int ret;
 
+	if (sk->framed && sk->base->packets)
+		return exi_seq_send_one(fd, buf, len, flags);
 	if (sk->framed)
 		return exi_message_call_one(EXS_EVT_SEND, fd,
 					    (void *)(uintptr_t)buf, len, flags);

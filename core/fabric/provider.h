@@ -188,6 +188,9 @@ struct exi_conn {
 	 * the kernel's stream has space for the bytes that are taken back; 0:
 	 * no such limit. A ring may always have its initial size. */
 	uint32_t most;
+	/* Not 0: what is sent goes by whole. It is admitted while fewer bytes
+	 * than this are unread, and ready(EXI_TX) while at most a quarter. */
+	uint32_t whole;
 	struct exi_shared *sh; /* the core's: exi_conn_rang() counts there */
 	/* The last bell did not reach the peer, which is gone. */
 	_Atomic bool unheard;
@@ -458,6 +461,13 @@ struct exi_loan_ops {
 	ssize_t (*room)(struct exi_conn *c, size_t len, void **ret);
 	/* put: the first n bytes of the loan, from 1, are sent. */
 	void (*put)(struct exi_conn *c, size_t n);
+	/* whole: null, or sends a head of four bytes, the n pieces, and further
+	 * bytes of any value up to a length of unit; all at once, so that a
+	 * receiver has all of it or nothing, or nothing. 0; errors are those
+	 * of send, and -EMSGSIZE: it is admitted, but the ring is too
+	 * small for it. */
+	int (*whole)(struct exi_conn *c, const void *head,
+		     const struct iovec *v, size_t n, size_t unit);
 };
 
 /* A reader of the bytes that are unread when it begins. It is independent of

@@ -104,7 +104,7 @@ static int accepted_known(int listener, int fd)
 	if (l->base->sign_waits)
 		l->base->sign(fd);
 	ret = exi_sock_make(fd, EXI_ROLE_ACCEPT, true, &sk);
-	if (ret && l->framed) {
+	if (ret && l->framed && !l->base->packets) {
 		close(fd);
 		return ret;
 	}
@@ -258,11 +258,11 @@ int exi_connect(int fd, const struct sockaddr *to, socklen_t len)
 
 /* Begins one end of a pair. It never meets at once, whatever EXS_UPGRADE says:
  * the process that will have the other end may not have been forked yet. */
-static bool begin_end(int fd, enum exi_role role)
+static bool begin_end(const struct exi_base *base, int fd, enum exi_role role)
 {
 	struct exi_sock *sk;
 
-	if (exi_latent_begin(fd, role))
+	if (!base->packets && exi_latent_begin(fd, role))
 		return true;
 	if (exi_sock_make(fd, role, true, &sk))
 		return false;
@@ -276,8 +276,8 @@ static bool begin_end(int fd, enum exi_role role)
 
 void exi_open_pair(const struct exi_base *base, const int fds[2])
 {
-	if (begin_end(fds[1], EXI_ROLE_ACCEPT) &&
-	    begin_end(fds[0], EXI_ROLE_CONNECT) &&
+	if (begin_end(base, fds[1], EXI_ROLE_ACCEPT) &&
+	    begin_end(base, fds[0], EXI_ROLE_CONNECT) &&
 	    !(base->sign_waits && exi_latent(fds[1])))
 		base->sign(fds[1]);
 }

@@ -393,6 +393,7 @@ int exi_meet_fabric_new(struct exi_sock *sk, const struct exi_provider *p)
 		return -ENOMEM;
 	if (sk->base->most)
 		c->most = sk->base->most(sk->tcp->fd);
+	c->whole = sk->base->admits ? sk->base->admits(sk->tcp->fd) : 0;
 	exi_meet_lock_halves(sk);
 	atomic_store(&sk->remote, p->caps & EXI_CAP_REMOTE);
 	__atomic_store_n(&sk->fab, c, __ATOMIC_RELAXED);

@@ -8,7 +8,8 @@
 #include <sys/exs_ext.h>
 #include <sys/socket.h>
 
-static const struct exi_base *const bases[] = { &exi_base_tcp, &exi_base_unix };
+static const struct exi_base *const bases[] = { &exi_base_tcp, &exi_base_unix,
+						&exi_base_packets };
 
 const struct exi_base *exi_base_for(int domain, int type, int protocol)
 {

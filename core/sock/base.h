@@ -94,13 +94,19 @@ struct exi_base {
 	 * than bytes. poll reports that any end that can send can send
 	 * out-of-band data. */
 	bool messages;
+	/* SOCK_SEQPACKET: each send is a message, and counts as
+	 * exi_seq_unit() (seqpacket.h), in the kernel, too. */
+	bool packets;
+	/* admits: null, or the unread bytes from which the kernel admits no
+	 * more of what fd sends. */
+	uint32_t (*admits)(int fd);
 	/* option: why a connection that gets this option leaves the fabric, or
 	 * EXS_X_REASON_NONE. */
 	int (*option)(int level, int name);
 };
 
 /* tcp.c, unix.c */
-extern const struct exi_base exi_base_tcp, exi_base_unix;
+extern const struct exi_base exi_base_tcp, exi_base_unix, exi_base_packets;
 
 /* For a UNIX stream whose SO_SNDBUF may become most_room: the size of a ring,
  * and the value of beside. */

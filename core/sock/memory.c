@@ -394,13 +394,21 @@ void exi_memory_no_fabric(struct exi_sock *sk)
 	exi_stats_fabric(sk);
 }
 
-static bool is_unix(int fd)
+static bool has(int fd, int option, int value)
 {
-	int domain;
-	socklen_t len = sizeof(domain);
+	int v;
+	socklen_t len = sizeof(v);
 
-	return getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &len) == 0 &&
-	       domain == AF_UNIX;
+	return getsockopt(fd, SOL_SOCKET, option, &v, &len) == 0 && v == value;
+}
+
+static const struct exi_base *base_of(int fd)
+{
+	if (!exi_config()->unix_streams || !has(fd, SO_DOMAIN, AF_UNIX))
+		return &exi_base_tcp;
+	return exi_config()->unix_packets && has(fd, SO_TYPE, SOCK_SEQPACKET)
+		       ? &exi_base_packets
+		       : &exi_base_unix;
 }
 
 static int sock_setup(struct exi_sock *sk, int fd, enum exi_role role,
@@ -409,11 +417,7 @@ static int sock_setup(struct exi_sock *sk, int fd, enum exi_role role,
 	enum exi_dir d;
 
 	EXI_TABLE_RESET(&sk->role, role);
-	__atomic_store_n(&sk->base,
-			 exi_config()->unix_streams && is_unix(fd)
-				 ? &exi_base_unix
-				 : &exi_base_tcp,
-			 __ATOMIC_RELAXED);
+	__atomic_store_n(&sk->base, base_of(fd), __ATOMIC_RELAXED);
 	sk->adopted = adopted;
 	EXI_TABLE_RESET(&sk->lingers, false);
 	EXI_TABLE_RESET(&sk->closing, false);
@@ -434,7 +438,7 @@ static int sock_setup(struct exi_sock *sk, int fd, enum exi_role role,
 	EXI_TABLE_RESET(&sk->named, false);
 	sk->record_left = 0;
 	sk->n_kept = 0;
-	EXI_TABLE_RESET(&sk->framed, false);
+	EXI_TABLE_RESET(&sk->framed, sk->base->packets);
 	EXI_TABLE_RESET(&sk->blocks, false);
 	EXI_TABLE_RESET(&sk->peer_port, 0);
 	EXI_TABLE_RESET(&sk->met_port, 0);

@@ -30,6 +30,12 @@ static bool is_unix(int domain, int type, int protocol)
 	       exi_config()->unix_streams;
 }
 
+static bool is_packets(int domain, int type, int protocol)
+{
+	return domain == AF_UNIX && type == SOCK_SEQPACKET &&
+	       exi_config()->unix_packets;
+}
+
 static bool option_set(int fd, int name)
 {
 	int v = 0;
@@ -69,6 +75,15 @@ static int bytes_read(struct exi_sock *sk, uint64_t written, uint64_t *ret)
 	if (ioctl(sk->tcp->fd, SIOCINQ, &unread) < 0)
 		return -errno;
 	*ret = written - (uint64_t)unread;
+	return 0;
+}
+
+/* SIOCINQ leaves out messages of no bytes: what was read is counted here. */
+static int packets_read(struct exi_sock *sk, uint64_t written, uint64_t *ret)
+{
+	const struct exi_half *h = &sk->sh->half[EXI_RX];
+
+	*ret = h->bytes - h->fabric_bytes;
 	return 0;
 }
 
@@ -181,5 +196,57 @@ const struct exi_base exi_base_unix = {
 	.counted_here = true,
 	.early = true,
 	.messages = true,
+	.option = option_reason,
+};
+
+static uint32_t admits(int fd)
+{
+	int own = 0;
+	socklen_t len = sizeof(own);
+
+	return getsockopt(fd, SOL_SOCKET, SO_SNDBUF, &own, &len) < 0 || own < 1
+		       ? 1
+		       : (uint32_t)own;
+}
+
+/* One message more than is admitted, as large as the kernel takes it. */
+static uint32_t packets_most(int fd)
+{
+	uint64_t want = 2 * (uint64_t)admits(fd) + LAST;
+	uint32_t ret = 1;
+
+	while (ret < want && ret < 1u << 30)
+		ret *= 2;
+	return ret;
+}
+
+/* The kernel admits the last message, however large, while there is room. */
+static int64_t packets_beside(uint32_t ring)
+{
+	return (int64_t)room() - ring / 2;
+}
+
+const struct exi_base exi_base_packets = {
+	.is = is_packets,
+	.forbidden = forbidden,
+	.role = role_of,
+	.same = exi_sock_current,
+	.written = bytes_written,
+	.read = packets_read,
+	.counts = counts,
+	.push = push,
+	.most = packets_most,
+	.beside = packets_beside,
+	.disconnect = disconnect,
+	.sign = exi_unix_sign,
+	.sign_used = exi_unix_sign_used,
+	.unsign = exi_unix_unsign,
+	.sign_waits = true,
+	.ends_both = true,
+	.counted_here = true,
+	.early = true,
+	.messages = true,
+	.packets = true,
+	.admits = admits,
 	.option = option_reason,
 };

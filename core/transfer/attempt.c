@@ -173,7 +173,8 @@ ssize_t exi_attempt_send_together_locked(struct exi_sock *sk,
 	return exi_send_ring_locked(sk, h, buf, len);
 }
 
-static int before_tcp_locked(struct exi_sock *sk, struct exi_half *h, int flags)
+int exi_attempt_before_tcp_locked(struct exi_sock *sk, struct exi_half *h,
+				  int flags)
 {
 	int ret = exi_half_send_refused_locked(sk, h);
 
@@ -207,7 +208,7 @@ static void say_when(struct exi_sock *sk, const struct exi_half *h)
 ssize_t exi_attempt_send_tcp_locked(struct exi_sock *sk, struct exi_half *h,
 				    const void *buf, size_t len, int flags)
 {
-	ssize_t n = before_tcp_locked(sk, h, flags);
+	ssize_t n = exi_attempt_before_tcp_locked(sk, h, flags);
 	uint64_t began;
 
 	EXI_LOCKED(&h->lock);
@@ -273,7 +274,9 @@ ssize_t exi_attempt_send_pieces_locked(struct exi_sock *sk, struct exi_half *h,
 		return exi_flow_try_send_locked(sk, h, from, len, flags);
 	if (exi_half_elsewhere_locked(sk, h))
 		return -EREMOTE;
-	ret = h->mode == EXI_MODE_RING ? 0 : before_tcp_locked(sk, h, flags);
+	ret = h->mode == EXI_MODE_RING
+		      ? 0
+		      : exi_attempt_before_tcp_locked(sk, h, flags);
 	if (ret)
 		return ret;
 	if (h->mode == EXI_MODE_RING)
@@ -332,19 +335,18 @@ int64_t exi_attempt_came_back_locked(struct exi_sock *sk,
 		       : here;
 }
 
-/* TCP ended while the peer was sending the ring's rest over it: the bytes that
- * did not come are still in the ring, behind those that did. */
-static ssize_t back_to_ring_locked(struct exi_sock *sk, struct exi_half *h,
-				   void *buf, size_t len, int flags,
-				   ssize_t end)
+bool exi_attempt_back_to_ring_locked(struct exi_sock *sk, struct exi_half *h,
+				     ssize_t *end)
 {
 	char skipped[4096];
 	int64_t skip = exi_attempt_came_back_locked(sk, h);
 	ssize_t got;
 
 	EXI_LOCKED(&h->lock);
-	if (skip < 0)
-		return end ? end : -ECONNRESET; /* TCP bytes are missing */
+	if (skip < 0) { /* TCP bytes are missing */
+		*end = *end ? *end : -ECONNRESET;
+		return false;
+	}
 	while (skip) {
 		size_t n = skip < (int64_t)sizeof(skipped) ? (size_t)skip
 							   : sizeof(skipped);
@@ -352,21 +354,21 @@ static ssize_t back_to_ring_locked(struct exi_sock *sk, struct exi_half *h,
 		/* A capture had these when they came over TCP. */
 		got = sk->fab->provider->conn_ops->recv(sk->fab, skipped, n, 0);
 		if (got == -ENOBUFS)
-			return unread_end(h, end);
+			*end = unread_end(h, *end);
 		if (got <= 0)
-			return end; /* all came, and more: TCP's own end */
+			return false; /* all came, and more: TCP's own end */
 		skip -= got;
 	}
 	got = sk->fab->ops->recv(sk->fab, skipped, 1, MSG_PEEK);
 	if (got == -ENOBUFS)
-		return unread_end(h, end);
+		*end = unread_end(h, *end);
 	if (got <= 0)
-		return end; /* all came */
+		return false; /* all came */
 	exi_half_mode_locked(h, EXI_MODE_RING);
 	exi_flow_deafen_locked(sk);
 	atomic_store(&sk->sh->rx_fin, 1);
-	h->err = end < 0 && end != -EAGAIN ? (int)-end : 0;
-	return exi_attempt_recv_ring_locked(sk, h, buf, len, flags);
+	h->err = *end < 0 && *end != -EAGAIN ? (int)-*end : 0;
+	return true;
 }
 
 static ssize_t count_tcp_locked(struct exi_sock *sk, struct exi_half *h,
@@ -450,11 +452,7 @@ static ssize_t get_tcp(struct exi_sock *sk, struct exi_pieces *p, size_t most,
 	return sk->tcp->kops->recvv(sk->tcp, v, n, flags);
 }
 
-/* The peer has closed, and what it did not read may have been in a ring. A peer
- * that only ended its sending still reads there. If this end has shut the
- * stream down, too, the stream does not distinguish the two cases, but the link
- * does: it hangs up when the peer closes. */
-static bool is_cut_locked(struct exi_sock *sk, struct exi_half *h)
+bool exi_attempt_is_cut_locked(struct exi_sock *sk, struct exi_half *h)
 {
 	struct exi_half *tx = &sk->sh->half[EXI_TX];
 	struct pollfd p = { .fd = sk->tcp->fd };
@@ -522,12 +520,10 @@ ssize_t exi_attempt_recv_tcp_locked(struct exi_sock *sk, struct exi_half *h,
 		h->err = n < 0 ? (int)-n : 0;
 		return -ESTALE;
 	}
-	if (h->mode == EXI_MODE_BACK && !h->fin && sk->fab) {
-		n = back_to_ring_locked(sk, h, buf, piece, flags, n);
-		if (h->mode == EXI_MODE_RING)
-			return n;
-	}
-	if (n == 0 && sk->base->ends_both && is_cut_locked(sk, h))
+	if (h->mode == EXI_MODE_BACK && !h->fin && sk->fab &&
+	    exi_attempt_back_to_ring_locked(sk, h, &n))
+		return exi_attempt_recv_ring_locked(sk, h, buf, piece, flags);
+	if (n == 0 && sk->base->ends_both && exi_attempt_is_cut_locked(sk, h))
 		n = -ECONNRESET;
 	if ((h->mode == EXI_MODE_LEFT || h->resume) && n == 0 && !h->fin)
 		n = -ECONNRESET; /* bytes of TCP are missing */

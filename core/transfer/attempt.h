@@ -3,6 +3,7 @@
 #ifndef EXI_CORE_TRANSFER_ATTEMPT_H
 #define EXI_CORE_TRANSFER_ATTEMPT_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -75,6 +76,23 @@ size_t exi_attempt_together_locked(const struct exi_sock *sk,
  * exi_flow_try_send_locked(). TX lock held. */
 ssize_t exi_attempt_send_tcp_locked(struct exi_sock *sk, struct exi_half *h,
 				    const void *buf, size_t len, int flags);
+
+/* What must come before a send on TCP: the rest of a drain, a switch. 0; the
+ * mode may be EXI_MODE_RING now. TX lock held. */
+int exi_attempt_before_tcp_locked(struct exi_sock *sk, struct exi_half *h,
+				  int flags);
+
+/* TCP ended, with *end, while the peer was sending the ring's rest over it: the
+ * bytes that did not come are still in the ring, behind those that did. True:
+ * there are some, and the mode is EXI_MODE_RING now. RX lock held. */
+bool exi_attempt_back_to_ring_locked(struct exi_sock *sk, struct exi_half *h,
+				     ssize_t *end);
+
+/* The peer has closed, and what it did not read may have been in a ring. A peer
+ * that only ended its sending still reads there. If this end has shut the
+ * stream down, too, the stream does not distinguish the two cases, but the link
+ * does: it hangs up when the peer closes. RX lock held. */
+bool exi_attempt_is_cut_locked(struct exi_sock *sk, struct exi_half *h);
 
 /* One attempt in the ring: exi_recv_ring_locked() (ring_io.h), not inline. RX
  * lock held. */

@@ -16,6 +16,7 @@
 #include "core/sock/stats.h"
 #include "core/sock/table.h"
 #include "core/transfer/place.h"
+#include "core/transfer/seqpacket.h"
 
 /* What a message may have with its own 320 bytes in 16 KiB of the kernel. */
 #define RUNS	512
@@ -43,6 +44,8 @@ static ssize_t send_runs_locked(struct exi_sock *sk)
 	size_t n;
 
 	EXI_LOCKED(&sk->sh->half[EXI_TX].lock);
+	if (sk->base->packets)
+		return exi_seq_drain_locked(sk);
 	if (sk->base->messages && sk->fab->swops->runs) {
 		n = sk->fab->swops->runs(sk->fab, v, RUNS, MESSAGE);
 		return n ? sk->tcp->kops->sendv(sk->tcp, v, n, 0) : 0;

@@ -136,6 +136,14 @@ static void look_for_cut_locked(struct exi_sock *sk)
 	exi_unlock(&tx->lock);
 }
 
+bool exi_half_cut_locked(struct exi_sock *sk, struct exi_half *h)
+{
+	EXI_LOCKED(&h->lock);
+	if (sk->fab && sk->fab->rops->over(sk->fab))
+		look_for_cut_locked(sk);
+	return exi_half_take_cut(h);
+}
+
 ssize_t exi_half_end_read_locked(struct exi_sock *sk, struct exi_half *h)
 {
 	EXI_LOCKED(&h->lock);

@@ -121,6 +121,10 @@ static inline bool exi_half_leave_lock(const struct exi_inside *in)
  * ring holds now, even if a process still writes there. */
 void exi_flow_deafen_locked(struct exi_sock *sk);
 
+/* Whether to report that error before what is unread, as the kernel does for
+ * messages: the peer's end is in the ring, or was seen. RX lock held. */
+bool exi_half_cut_locked(struct exi_sock *sk, struct exi_half *h);
+
 /* The peer is gone, in a stream where that ends both directions: whether to
  * report one ECONNRESET now, which was not reported before. */
 EXI_SHIM bool exi_half_take_cut(struct exi_half *h);

@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <linux/sockios.h>
+#include <poll.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -97,6 +98,8 @@ int exi_switch_up_locked(struct exi_sock *sk)
 	if (is_crowded_locked(sk))
 		return -EAGAIN;
 	ret = sk->base->forbidden(sk->tcp->fd);
+	if (sk->base->packets && !(sk->fab->lops && sk->fab->lops->whole))
+		ret = EXS_X_REASON_NO_PROVIDER;
 	if (ret) {
 		exi_sock_reason(sk, ret);
 		atomic_store(&sh->hold_here, 1);
@@ -174,8 +177,12 @@ static int send_back_locked(struct exi_sock *sk, enum exi_mode mode, int reason)
 static bool was_unseen_locked(struct exi_sock *sk, uint64_t got)
 {
 	const struct exi_half *h = &sk->sh->half[EXI_RX];
+	struct pollfd p = { .fd = sk->tcp->fd, .events = POLLIN };
 
 	EXI_LOCKED(&h->lock);
+	/* What is counted as unread must be there. */
+	if (sk->base->packets)
+		return h->left ? poll(&p, 1, 0) <= 0 : got > h->target;
 	return sk->base->counted_here && h->epoch == 1 && !sk->posted[EXI_RX] &&
 	       got != h->bytes - h->fabric_bytes;
 }

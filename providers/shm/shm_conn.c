@@ -48,5 +48,6 @@ const struct exi_loan_ops shmp_loan_ops = {
 	.look = shmp_loan_look,
 	.took = shmp_loan_took,
 	.room = shmp_loan_room,
+	.whole = shmp_send_whole,
 	.put = shmp_loan_put,
 };

@@ -99,6 +99,7 @@ struct shmp_priv {
 	/* Counted against EXS_MEMORY_LIMIT_MB, and the same. */
 	uint64_t charged;
 	uint64_t borrowed; /* for the peer's segment */
+	uint32_t whole;	   /* exi_conn.whole */
 	bool small;	   /* there was no memory left for growing */
 	bool gave_up;	   /* the ring could not grow, and the reader stalled */
 	bool starved;	   /* a page of our ring could not be made */
@@ -252,6 +253,8 @@ int shmp_conn_end(struct exi_conn *c);
 
 /* loan_room: the room of the next record, as if it had all these bytes. The
  * ring stays as it is. */
+int shmp_send_whole(struct exi_conn *c, const void *head, const struct iovec *v,
+		    size_t n, size_t unit);
 ssize_t shmp_loan_room(struct exi_conn *c, size_t len, void **ret);
 void shmp_loan_put(struct exi_conn *c, size_t n);
 

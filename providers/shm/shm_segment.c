@@ -245,7 +245,11 @@ static int make(struct exi_conn *c, struct exi_blob *ret)
 {
 	struct shmp_priv *p = shmp_priv(c);
 	uint32_t ring = exi_config()->ring_kb * 1024;
-	uint32_t start = START_BYTES;
+	/* A ring of whole messages never grows: what is unread is what lies
+	 * between two positions. */
+	uint32_t start = !c->whole	  ? START_BYTES
+			 : c->most < ring ? c->most
+					  : ring;
 	size_t size = SHMP_RING_OFFSET + ring;
 	struct shmp_blob blob = { .magic = SHMP_MAGIC,
 				  .version = SHMP_VERSION,
@@ -295,6 +299,7 @@ static int make(struct exi_conn *c, struct exi_blob *ret)
 	if (c->most && c->most < ring)
 		p->out_bytes = c->most > start ? c->most : start;
 	p->out_start = start;
+	p->whole = c->whole;
 	memset(ret, 0, sizeof(*ret));
 	memcpy(ret->bytes, &blob, sizeof(blob));
 	ret->fd = fd;

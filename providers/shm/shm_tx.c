@@ -572,3 +572,122 @@ void shmp_loan_put(struct exi_conn *c, size_t n)
 	zero_next(p, tx, len);
 	publish(c, r, SHMP_DATA, len);
 }
+
+/* --- whole messages ------------------------------------------------------- */
+
+/* The records of one message. */
+#define PARTS 64
+
+struct parts {
+	struct {
+		uint64_t at;
+		uint32_t len;
+	} part[PARTS];
+	unsigned int n;
+	uint64_t end;
+};
+
+/* Lays len bytes out from head on. */
+static bool lay_out(const struct shmp_tx *tx, size_t len, struct parts *ret)
+{
+	ret->end = tx->head;
+	for (ret->n = 0; len && ret->n < PARTS; ret->n++) {
+		uint32_t offset = (uint32_t)ret->end & (tx->bytes - 1);
+		uint32_t fits = shmp_fits(tx->bytes - offset);
+
+		fits = smaller(len, smaller(fits, SHMP_PIECE_MAX));
+		ret->part[ret->n].at = ret->end;
+		ret->part[ret->n].len = fits;
+		ret->end += shmp_record_bytes(fits);
+		len -= fits;
+	}
+	return !len && ret->end - tx->head + SHMP_RESERVE <= tx->bytes;
+}
+
+/* Finds room for all of a message: 0, or -errno. */
+static int find_whole(struct exi_conn *c, size_t len, struct parts *ret)
+{
+	struct shmp_priv *p = shmp_priv(c);
+	struct shmp_tx *tx = &shmp_shared(c)->tx;
+	bool fits = lay_out(tx, len, ret);
+	int64_t room = shmp_refresh_limit(tx, p);
+	int64_t need = (int64_t)(ret->end - tx->head);
+
+	if (room < 0)
+		return -EPROTO;
+	if (tx->head - tx->taken >= p->whole) {
+		tx->full_at = tx->taken;
+		return -EAGAIN;
+	}
+	if (!fits || room < need + (int64_t)SHMP_RESERVE)
+		return -EMSGSIZE;
+	return (int)on_pages(p, tx, need, 0);
+}
+
+/* Copies the next n bytes of the message, of which those behind *left have no
+ * meaning, and stay what they are. */
+static void copy_part(unsigned char *to, size_t n, const struct iovec **v,
+		      size_t *at, size_t *left)
+{
+	while (n && *left) {
+		size_t piece = (*v)->iov_len - *at;
+
+		if (!piece) {
+			++*v;
+			*at = 0;
+			continue;
+		}
+		piece = piece < n ? piece : n;
+		memcpy(to, (const char *)(*v)->iov_base + *at, piece);
+		to += piece;
+		n -= piece;
+		*at += piece;
+		*left -= piece;
+	}
+}
+
+/* The first record's word is stored last, and releases all others: as in
+ * send_parted(). */
+int shmp_send_whole(struct exi_conn *c, const void *head, const struct iovec *v,
+		    size_t n, size_t unit)
+{
+	struct iovec first = { (void *)(uintptr_t)head, 4 };
+	struct shmp_priv *p = shmp_priv(c);
+	struct shmp_tx *tx = &shmp_shared(c)->tx;
+	const struct iovec *next = &first;
+	size_t at = 0, left = 4, sum = 0;
+	struct parts parts;
+	uint32_t made;
+	int err = find_whole(c, unit, &parts);
+
+	if (err)
+		return err == -ENOBUFS ? (int)failed(p, err) : err;
+	for (size_t i = 0; i < n; i++)
+		sum += v[i].iov_len;
+	zero_behind(p, tx, parts.part[parts.n - 1].at,
+		    parts.part[parts.n - 1].len);
+	made = made_now(p, tx);
+	for (unsigned int i = 0; i < parts.n; i++) {
+		uint32_t len = parts.part[i].len;
+		struct shmp_record *r = shmp_out(p, tx, parts.part[i].at);
+		unsigned char *to = shmp_payload(r, len);
+
+		if (i == 0) {
+			copy_part(to, 4, &next, &at, &left);
+			next = v;
+			at = 0;
+			left = sum;
+			copy_part(to + 4, len - 4, &next, &at, &left);
+			continue;
+		}
+		copy_part(to, len, &next, &at, &left);
+		r->made = made;
+		atomic_store_explicit(
+			&r->word,
+			shmp_word(SHMP_DATA, len, parts.part[i].at, tx->bytes),
+			memory_order_relaxed);
+	}
+	publish(c, shmp_out(p, tx, tx->head), SHMP_DATA, parts.part[0].len);
+	tx->head = parts.end;
+	return 0;
+}

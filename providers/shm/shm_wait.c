@@ -40,6 +40,8 @@ static bool writable(struct shmp_priv *p, struct shmp_tx *tx)
 	if (exi_unlikely(p->starved) && room >= 0)
 		return false;
 	/* Sleepers are woken for a quarter of the ring. */
+	if (exi_unlikely(p->whole) && room >= 0)
+		return tx->head - tx->taken <= p->whole / 4;
 	if (exi_likely(room - (int64_t)SHMP_RESERVE >= tx->bytes / 8))
 		return true;
 	if (!shmp_can_grow(p, tx) && (!p->small || p->gave_up))
@@ -62,6 +64,18 @@ static void request(_Atomic uint32_t *word, uint64_t pos, uint32_t bits)
 	exi_fence_after_rmw();
 }
 
+/* A whole message is admitted sooner than a waiter for room is told of it: a
+ * call that was refused, and now waits, must not sleep if something was taken
+ * since, because nothing more may be. True once for each refusal. */
+static bool was_admitted(struct shmp_tx *tx)
+{
+	bool ret = tx->full_at != SHMP_NEVER && tx->full_at != tx->taken;
+
+	if (ret)
+		tx->full_at = SHMP_NEVER;
+	return ret;
+}
+
 /* 0: the peer sends a wake-up when it takes something, from what it has taken
  * now. */
 static int request_space(struct shmp_priv *p, struct shmp_tx *tx, uint32_t bits)
@@ -72,6 +86,8 @@ static int request_space(struct shmp_priv *p, struct shmp_tx *tx, uint32_t bits)
 		if (writable(p, tx))
 			return -EBUSY;
 		taken = tx->taken;
+		if (exi_unlikely(p->whole) && was_admitted(tx))
+			return -EBUSY;
 		request(&p->mine->space_wait, taken, bits);
 		if (writable(p, tx))
 			return -EBUSY;

@@ -6,7 +6,8 @@ when a row differs otherwise than the file "differences" has it, or one that it
 has does not (but for what differs sometimes), and when a sanitizer reports.
 With --unix or --pair connections are of UNIX sockets, by address or by
 socketpair, and the file is "differences-unix"; with --packet they are those of
-SOCK_SEQPACKET, which the kernel keeps, and the file is "differences-packet".
+SOCK_SEQPACKET, which the kernel keeps, and the file is "differences-packet";
+with --moved, too, they move, and the file is "differences-moved".
 With --cold connections move while a row is under way, at a moment that chance
 chooses: it must end well."""
 
@@ -30,10 +31,15 @@ WAYS = {
 # Connections are of UNIX sockets in all runs.
 KIND = [a for a in ('--unix', '--packet', '--pair') if a in sys.argv]
 UNIX = {'EXS_UNIX': 'on'} if KIND else {}
-DIFFERENCES = ('differences-packet' if '--packet' in KIND else
+MOVED = '--moved' in sys.argv
+if MOVED:
+    sys.argv.remove('--moved')
+    UNIX['LIBEXS_PACKETS'] = 'on'
+DIFFERENCES = ('differences-moved' if MOVED else
+               'differences-packet' if '--packet' in KIND else
                'differences-unix' if KIND else 'differences')
 # The kernel keeps such connections.
-KEPT = '--packet' in KIND
+KEPT = '--packet' in KIND and not MOVED
 
 # Rows mostly wait: so many runs at a time, of a part of the rows each.
 AT_A_TIME = 12
@@ -54,7 +60,7 @@ EITHER = {
     'inside_shells names_*_vfork packet_of_another_program pair_exec_* '
     'pair_spawn pass_*exec* spawn_* stdio_of_a_server system_* vfork_exec':
         'the shim cannot be loaded into other programs without the sanitizer',
-    'io_bad_memory io_bad_memory_sent poll_arguments':
+    'io_bad_memory io_bad_memory_sent packet_bad_memory poll_arguments':
         'a pointer that the kernel refuses ends the program',
 }
 LEFT_OUT = {

@@ -1269,6 +1269,7 @@ ROW(packet_child)
 	ask_messages(here);
 	shutdown(here, SHUT_WR);
 	child("child", pid);
+	settle(here, POLLHUP);
 	get_now("recv", here, 64);
 }
 
