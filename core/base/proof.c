@@ -470,6 +470,18 @@ int exi_proof_same_user(const struct exi_tuple *t, int unix_fd)
 	return kind_of(t)->same_user(t, unix_fd);
 }
 
+int exi_proof_peers_user(const struct exi_tuple *t, int s, int unix_fd)
+{
+	struct sockaddr_storage peer;
+	socklen_t len = sizeof(peer);
+	int err = exi_proof_same_user(t, unix_fd);
+
+	/* After the answer. */
+	if (!err && getpeername(s, (struct sockaddr *)&peer, &len) < 0)
+		err = -ENOTCONN;
+	return err;
+}
+
 int exi_proof_options(const struct exi_tuple *t, struct inet_diag_sockopt *ret)
 {
 	return kind_of(t)->options(t, ret);

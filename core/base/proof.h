@@ -62,6 +62,13 @@ bool exi_tuple_elsewhere(const struct exi_tuple *t);
  * is not so. -ENOTCONN, -ENOENT: that end no longer exists. Others: the kernel
  * gives no answer here. */
 int exi_proof_same_user(const struct exi_tuple *t, int unix_fd);
+
+/* The same for the connection of s, whose addresses *t were: -ENOTCONN, too, if
+ * s has been reset by the time of the answer. From then on, another process may
+ * have made a connection with these addresses, and the answer may be about its
+ * socket. While s is no more than half-closed, the kernel lets nobody have
+ * them. */
+int exi_proof_peers_user(const struct exi_tuple *t, int s, int unix_fd);
 /* Reads options of the other end. -ENOTCONN, -ENOENT: it is not established.
  * -EOPNOTSUPP: the kernel does not return them. */
 int exi_proof_options(const struct exi_tuple *t, struct inet_diag_sockopt *ret);

@@ -314,7 +314,7 @@ static int hear_candidate_locked(struct exi_sock *sk, unsigned int slot,
 	refuses = m->type == EXI_PAIR_NO || m->type == EXI_PAIR_KEPT;
 	if (prover || (m->type != EXI_PAIR_HELLO && !refuses))
 		return refuses ? -EOPNOTSUPP : -EPERM;
-	err = exi_proof_same_user(&t, fd);
+	err = exi_proof_peers_user(&t, sk->tcp->fd, fd);
 	/* The farewell took the place of the sign. */
 	if (err && exi_proof_left(&t)) {
 		exi_meet_give_up_locked(sk, EXS_X_REASON_PEER_REQUEST);

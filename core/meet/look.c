@@ -76,7 +76,7 @@ static bool decline(int fd, enum exi_pair_type type, int reason)
 	to = reach_a(&t);
 	if (to < 0)
 		return false;
-	told = exi_proof_same_user(&t, to) == 0 &&
+	told = exi_proof_peers_user(&t, fd, to) == 0 &&
 	       exi_pair_send_reason(to, type, reason) == 0;
 	exi_closing_socket(to, true);
 	return told;
@@ -155,7 +155,7 @@ static int greet_a(struct exi_sock *sk, const struct exi_tuple *t)
 
 	if (l->keyed)
 		return greet_keyed_a(l);
-	err = exi_proof_same_user(t, l->fd);
+	err = exi_proof_peers_user(t, sk->tcp->fd, l->fd);
 	l->known = err == 0;
 	if (err && err != -EPERM)
 		return err;
@@ -204,7 +204,7 @@ static int meet_as_b_locked(struct exi_sock *sk, const struct exi_tuple *t)
 	if (!l) {
 		free(keyed);
 		ret = exi_meet_unmade(err);
-		if (exi_proof_same_user(t, fd) == 0)
+		if (exi_proof_peers_user(t, sk->tcp->fd, fd) == 0)
 			exi_pair_send_no(fd, ret);
 		exi_closing_socket(fd, true);
 		return ret;

@@ -172,6 +172,84 @@ static void an_end_that_is_bound_to_another_device_is_not_the_peer(void **state)
 	close(link[1]);
 }
 
+/* --- a connection that takes the place ------------------------------------ */
+
+static int connect_from(int port, const struct sockaddr_in *to)
+{
+	struct sockaddr_in from = { .sin_family = AF_INET,
+				    .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
+				    .sin_port = htons((uint16_t)port) };
+	int s = T_OK(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)), on = 1;
+
+	T_OK(setsockopt(s, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)));
+	T_OK(bind(s, (struct sockaddr *)&from, sizeof(from)));
+	T_OK(connect(s, (const struct sockaddr *)to, sizeof(*to)));
+	return s;
+}
+
+static int port_of(int s)
+{
+	struct sockaddr_in at;
+	socklen_t len = sizeof(at);
+
+	T_OK(getsockname(s, (struct sockaddr *)&at, &len));
+	return ntohs(at.sin_port);
+}
+
+/* The other end is reset, and a stranger connects from its address, after this
+ * end has looked at its addresses. */
+static void who_takes_a_reset_peers_addresses_is_not_the_peer(void **state)
+{
+	struct sockaddr_in at = { .sin_family = AF_INET,
+				  .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	int l = T_OK(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+	struct linger now = { .l_onoff = 1 };
+	int a, b, stranger, other, link[2];
+	struct exi_tuple t;
+
+	T_OK(bind(l, (struct sockaddr *)&at, sizeof(at)));
+	T_OK(listen(l, 2));
+	at.sin_port = htons((uint16_t)port_of(l));
+	a = connect_from(0, &at);
+	b = T_OK(accept(l, NULL, NULL));
+	T_OK(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, link));
+	exi_proof_sign(a);
+	T_OK(exi_tuple_of(b, &t));
+	T_EQ(exi_proof_peers_user(&t, b, link[0]), 0);
+	T_OK(setsockopt(a, SOL_SOCKET, SO_LINGER, &now, sizeof(now)));
+	close(a);
+	stranger = connect_from(t.peer_port, &at);
+	exi_proof_sign(stranger);
+	T_EQ(exi_proof_same_user(&t, link[0]), 0);
+	T_EQ(exi_proof_peers_user(&t, b, link[0]), -ENOTCONN);
+	other = T_OK(accept(l, NULL, NULL));
+	T_EQ(exi_proof_peers_user(&t, other, link[0]), 0);
+	close(l);
+	close(b);
+	close(other);
+	close(stranger);
+	close(link[0]);
+	close(link[1]);
+}
+
+/* A peer that only closes keeps its addresses until this end has closed, too:
+ * nobody connects from them. */
+static void who_has_closed_keeps_its_addresses(void **state)
+{
+	int fd[2], link[2];
+	struct exi_tuple t;
+
+	t_plain_pair(fd);
+	exi_proof_sign(fd[0]);
+	T_OK(exi_tuple_of(fd[1], &t));
+	T_OK(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, link));
+	close(fd[0]);
+	T_EQ(exi_proof_peers_user(&t, fd[1], link[0]), -ENOTCONN);
+	close(fd[1]);
+	close(link[0]);
+	close(link[1]);
+}
+
 /* --- the socket by which is asked ----------------------------------------- */
 
 static void a_question_leaves_one_socket_that_the_next_one_uses(void **state)
@@ -584,6 +662,9 @@ int main(void)
 		cmocka_unit_test(a_twin_in_another_namespace_is_not_the_peer),
 		cmocka_unit_test(
 			an_end_that_is_bound_to_another_device_is_not_the_peer),
+		cmocka_unit_test(
+			who_takes_a_reset_peers_addresses_is_not_the_peer),
+		cmocka_unit_test(who_has_closed_keeps_its_addresses),
 		cmocka_unit_test(
 			a_question_leaves_one_socket_that_the_next_one_uses),
 		cmocka_unit_test(a_program_may_close_it_and_use_the_number),
