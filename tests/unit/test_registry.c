@@ -60,6 +60,9 @@ static const size_t ready_optional[] = {
 static const size_t switch_optional[] = {
 	offsetof(struct exi_switch_ops, runs),
 };
+static const size_t loan_optional[] = {
+	offsetof(struct exi_loan_ops, whole),
+};
 static const size_t provider_optional[] = {
 	offsetof(struct exi_provider, afresh),
 	offsetof(struct exi_provider, describe),
@@ -80,7 +83,8 @@ static const struct table tables[] = {
 	{ "meet_ops", &meet_ops, sizeof(meet_ops), NULL, 0 },
 	{ "remote_ops", &remote_ops, sizeof(remote_ops), NULL, 0 },
 	{ "place_ops", &place_ops, sizeof(place_ops), NULL, 0 },
-	{ "loan_ops", &loan_ops, sizeof(loan_ops), NULL, 0 },
+	{ "loan_ops", &loan_ops, sizeof(loan_ops), loan_optional,
+	  COUNT(loan_optional) },
 	{ "apart_ops", &apart_ops, sizeof(apart_ops), NULL, 0 },
 	{ "provider", &provider, sizeof(provider), provider_optional,
 	  COUNT(provider_optional) },
