@@ -3,6 +3,8 @@
 #include "core/meet/look.h"
 
 #include <errno.h>
+#include <linux/inet_diag.h>
+#include <poll.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -37,6 +39,7 @@
 #include "core/sock/holders.h"
 #include "core/sock/service.h"
 #include "core/sock/table.h"
+#include "core/sock/tcp.h"
 
 #define LOOKS_NS 10000000000u /* B looks by time */
 #define LOOK_NS	 100000u      /* its first wait, then doubled */
@@ -168,6 +171,16 @@ static int greet_a(struct exi_sock *sk, const struct exi_tuple *t)
 	return err;
 }
 
+/* Whether A's end is over, with what it said on its socket: a look in vain does
+ * not mean that nobody was there. */
+static bool has_closed(struct exi_sock *sk, const struct exi_tuple *t)
+{
+	struct inet_diag_sockopt o;
+
+	return sk->base == &exi_base_tcp && (exi_tcp_ended(sk) & POLLRDHUP) &&
+	       !exi_tuple_elsewhere(t) && exi_proof_options(t, &o);
+}
+
 /* B looks whether A waits. UNDECIDED: it does not. PEER_REQUEST: it said on its
  * socket that it does not meet. */
 static int meet_as_b_locked(struct exi_sock *sk, const struct exi_tuple *t)
@@ -186,12 +199,14 @@ static int meet_as_b_locked(struct exi_sock *sk, const struct exi_tuple *t)
 	if (fd == -ENOENT)
 		fd = reach_keyed_a(sk, t, &keyed);
 	if (fd == -ENOENT || (fd == -EXDEV && exi_remote_possible())) {
-		sk->vain_in = in;
-		sk->vain_out = out;
 		/* By then A has decided. */
-		return in > EXI_UPGRADE_BYTES && exi_proof_left(t)
-			       ? EXS_X_REASON_PEER_REQUEST
-			       : EXS_X_REASON_UNDECIDED;
+		if (in > EXI_UPGRADE_BYTES && exi_proof_left(t))
+			return EXS_X_REASON_PEER_REQUEST;
+		if (!has_closed(sk, t)) {
+			sk->vain_in = in;
+			sk->vain_out = out;
+		}
+		return EXS_X_REASON_UNDECIDED;
 	}
 	if (fd < 0) {
 		ret = exi_meet_unproved(fd);
