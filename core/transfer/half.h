@@ -85,14 +85,16 @@ ssize_t exi_half_recv_ended_locked(struct exi_sock *sk, struct exi_half *h);
 ssize_t exi_half_end_read_locked(struct exi_sock *sk, struct exi_half *h);
 
 /* Counts n bytes that moved; fabric: by a fabric. The direction's lock is held;
- * `bytes` is read without it, so it is stored whole. */
+ * both counts are read without it, so they are stored whole. */
 static inline void exi_half_account_locked(struct exi_half *h, ssize_t n,
 					   bool fabric)
 {
 	EXI_LOCKED(&h->lock);
 	__atomic_store_n(&h->bytes, h->bytes + (uint64_t)n, __ATOMIC_RELAXED);
 	if (fabric)
-		h->fabric_bytes += (uint64_t)n;
+		__atomic_store_n(&h->fabric_bytes,
+				 h->fabric_bytes + (uint64_t)n,
+				 __ATOMIC_RELAXED);
 	h->moves++;
 	exi_stats_moved_locked(h, !fabric);
 }
