@@ -540,6 +540,24 @@ static void keep_error_locked(struct exi_half *h, ssize_t n)
 		h->err = (int)-n;
 }
 
+/* One look, or the second piece would get the first bytes again. */
+static ssize_t peek_pieces_locked(struct exi_sock *sk, struct exi_half *h,
+				  struct exi_pieces p, int flags)
+{
+	size_t most = p.left < EXI_PARTS_GATHER ? p.left : EXI_PARTS_GATHER;
+	char *copy = malloc(most);
+	ssize_t n = -ENOMEM;
+
+	EXI_LOCKED(&h->lock);
+	if (!copy)
+		return n;
+	n = exi_recv_ring_locked(sk, h, copy, most, flags);
+	if (n > 0)
+		exi_pieces_scatter(&p, copy, (size_t)n);
+	free(copy);
+	return n;
+}
+
 /* Bytes that another thread receives do not come between the pieces. */
 static ssize_t recv_ring_pieces_locked(struct exi_sock *sk, struct exi_half *h,
 				       struct exi_pieces p, int flags)
@@ -549,11 +567,8 @@ static ssize_t recv_ring_pieces_locked(struct exi_sock *sk, struct exi_half *h,
 	ssize_t n, done;
 
 	EXI_LOCKED(&h->lock);
-	if (exi_unlikely(flags & MSG_PEEK) &&
-	    !exi_recv_barred_locked(sk->sh, h)) {
-		n = peek_ring(sk, p);
-		return exi_recvd_ring_locked(sk, h, p.left, flags, n);
-	}
+	if (exi_unlikely(flags & MSG_PEEK))
+		return peek_pieces_locked(sk, h, p, flags);
 	n = exi_recv_ring_locked(sk, h, buf, len, flags);
 	for (done = n; n == (ssize_t)len && n > 0; done += n) {
 		exi_pieces_moved(&p, (size_t)n);
@@ -604,6 +619,8 @@ ssize_t exi_attempt_recv_pieces_locked(struct exi_sock *sk, struct exi_half *h,
 		return -EREMOTE;
 	flags &= ~EXI_MSG_POLLED;
 	n = exi_attempt_recv_tcp_locked(sk, h, p, flags);
+	if (n > 0 && (flags & MSG_PEEK) && h->mode == EXI_MODE_RING && sk->fab)
+		return recv_ring_pieces_locked(sk, h, *p, flags);
 	if (n > 0 && n < (ssize_t)p->left && h->mode == EXI_MODE_RING &&
 	    sk->fab && !exi_beside_came(p->beside) &&
 	    !exi_half_error_waits_locked(sk, EXI_RX))

@@ -344,6 +344,35 @@ ROW(io_scattered_and_thrown_away)
 	get_now("rest", here, 16);
 }
 
+/* Also when the peer has ended the stream, and waiting for all of it. */
+static void peek_pieces(const char *name, int flags)
+{
+	char a[3] = "", b[7] = "";
+	struct iovec v[] = { { a, 3 }, { b, 7 } };
+	struct msghdr m = { .msg_iov = v, .msg_iovlen = 2 };
+
+	is(name, recvmsg(here, &m, MSG_PEEK | flags));
+	got("first", 3, a);
+	got("second", 7, b);
+}
+
+ROW(io_peek_scatters)
+{
+	pair();
+	put_text(peer, "0123456789");
+	pass_ms(5);
+	peek_pieces("peek", 0);
+	peek_pieces("all", MSG_WAITALL);
+	shutdown(peer, SHUT_WR);
+	pass_ms(20);
+	peek_pieces("shut", 0);
+	peek_pieces("shut, all", MSG_WAITALL);
+	close(peer);
+	pass_ms(20);
+	peek_pieces("closed", 0);
+	get_now("recv", here, 64);
+}
+
 ROW(io_readv_scatters)
 {
 	char one[2], two[1], three[10] = "";
