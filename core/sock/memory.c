@@ -433,7 +433,8 @@ static int sock_setup(struct exi_sock *sk, int fd, enum exi_role role,
 	sk->giver = sk->looks = sk->answers = 0;
 	EXI_TABLE_RESET(&sk->download_since, 0);
 	sk->vain_in = sk->vain_out = 0;
-	sk->again = sk->looked = sk->cut = sk->asks = sk->told = false;
+	EXI_TABLE_RESET(&sk->again, false);
+	sk->looked = sk->cut = sk->asks = sk->told = false;
 	sk->keeps = EXS_X_REASON_NONE;
 	EXI_TABLE_RESET(&sk->named, false);
 	sk->record_left = 0;

@@ -350,7 +350,7 @@ struct exi_sock {
 	/* B: the bytes received and sent when a look found nobody, the last
 	 * time; link_lock. */
 	uint64_t vain_in, vain_out;
-	bool again;
+	_Atomic bool again; /* written with link_lock; a mark looks without */
 	bool looked; /* by time, after the last mark; link_lock */
 	bool cut;    /* it ended in the midst of a meeting; link_lock */
 	bool asks;   /* the program asked again; link_lock */

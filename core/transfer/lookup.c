@@ -32,7 +32,8 @@ static void at_mark(struct exi_sock *sk, int fd, bool download)
  * process had has its own marks. */
 static bool is_download(const struct exi_sock *sk, uint64_t at)
 {
-	return at >= EXI_LINK_DOWNLOAD && !sk->again;
+	return at >= EXI_LINK_DOWNLOAD &&
+	       !atomic_load_explicit(&sk->again, memory_order_relaxed);
 }
 
 void exi_flow_after_recv(struct exi_sock *sk, int fd)
