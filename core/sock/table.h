@@ -351,9 +351,9 @@ struct exi_sock {
 	 * time; link_lock. */
 	uint64_t vain_in, vain_out;
 	_Atomic bool again; /* written with link_lock; a mark looks without */
-	bool looked; /* by time, after the last mark; link_lock */
-	bool cut;    /* it ended in the midst of a meeting; link_lock */
-	bool asks;   /* the program asked again; link_lock */
+	bool looked;	    /* by time, after the last mark; link_lock */
+	bool cut;	    /* it ended in the midst of a meeting; link_lock */
+	bool asks;	    /* the program asked again; link_lock */
 	/* B: why this end keeps the connection on TCP, see
 	 * core/meet/look.h, and whether A knows; link_lock. */
 	bool told;
