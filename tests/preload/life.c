@@ -538,10 +538,18 @@ ROW(life_close_while_polled)
 	get_now("peer", peer, 4);
 }
 
+/* What the other thread's calls return: the two threads end in any order, and
+ * their answers are said in one. */
+static struct {
+	long closed, sent;
+	int error;
+} late;
+
 static void close_late(void)
 {
-	is("close", close(here));
-	put_text(peer, "late");
+	late.closed = close(here);
+	late.sent = send(peer, "late", 4, MSG_NOSIGNAL);
+	late.error = errno;
 }
 
 ROW(life_closed_while_waited_on)
@@ -552,6 +560,9 @@ ROW(life_closed_while_waited_on)
 	later(50, close_late);
 	got("recv", recv(here, b, sizeof(b), 0), b);
 	later_end();
+	is("close", late.closed);
+	errno = late.error;
+	is("send", late.sent);
 }
 
 static _Atomic bool ends;
