@@ -334,11 +334,11 @@ static void let_it_run(struct end *e, struct t_rng *r)
 /* A peer that gets no CPU for a second makes the call say ETIMEDOUT. The way
  * back continues: a later call finds it done. The calls are counted, for the
  * clock also goes on while both ends get no CPU. */
-static int downgrade(struct end *e)
+static int repeat(struct end *e, int call(int))
 {
 	int ret, late = 0;
 
-	while ((ret = exs_x_downgrade(e->s)) && errno == ETIMEDOUT) {
+	while ((ret = call(e->s)) && errno == ETIMEDOUT) {
 		shared->late++;
 		T_MSG(++late < 20, "never down; %s", t_where(e->s));
 	}
@@ -347,7 +347,7 @@ static int downgrade(struct end *e)
 
 static void force_down(struct end *e)
 {
-	int ret = downgrade(e);
+	int ret = repeat(e, exs_x_downgrade);
 
 	if (opt.v->async && e->which == 0) {
 		T_MSG(ret == 0 || errno == EBUSY, "downgrade says %s",
@@ -359,10 +359,11 @@ static void force_down(struct end *e)
 	shared->downgrades++;
 }
 
-/* Refused where it can no longer be: an end of stream, urgent data. */
+/* Refused where it can no longer be: an end of stream, urgent data. It waits
+ * for a way back that was late. */
 static void force_up(struct end *e)
 {
-	int ret = exs_x_adopt(e->s);
+	int ret = repeat(e, exs_x_adopt);
 
 	if (ret == 0 || errno == ENOTCONN ||
 	    (errno == EOPNOTSUPP && opt.v->urgent))
