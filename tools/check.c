@@ -42,12 +42,12 @@ static const struct argp_option options[] = {
 	{ 0 },
 };
 
-static int number(struct argp_state *state, const char *text)
+static int number(struct argp_state *state, const char *what, const char *text)
 {
 	uint64_t n;
 
 	if (tool_parse_count(text, &n) || n > INT_MAX)
-		argp_error(state, "\"%s\" is not a number", text);
+		argp_error(state, "\"%s\" is not a %s", text, what);
 	return (int)n;
 }
 
@@ -65,12 +65,12 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 
 	switch (key) {
 	case 'p':
-		w->pid = number(state, arg);
+		w->pid = number(state, "process", arg);
 		if (!w->pid)
 			argp_error(state, "\"%s\" is not a process", arg);
 		return 0;
 	case KEY_FD:
-		w->fd = number(state, arg);
+		w->fd = number(state, "descriptor", arg);
 		return 0;
 	case KEY_JSON:
 		w->json = true;
@@ -81,7 +81,12 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		*(w->host ? &w->port : &w->host) = arg;
 		return 0;
 	case ARGP_KEY_END:
-		if (w->pid ? !!w->host : !w->port)
+		if (w->pid && w->host)
+			argp_error(state, "give HOST and PORT or --pid, not "
+					  "both");
+		if (w->host && !w->port)
+			argp_error(state, "no port was given");
+		if (!w->pid && !w->host)
 			argp_error(state, "give HOST and PORT, or --pid");
 		if (w->port && w->port[strspn(w->port, "0123456789")] == '\0' &&
 		    !is_port(w->port))

@@ -144,6 +144,13 @@ static int refuse(const char *name)
 	char names[192] = "";
 	size_t n = 0;
 
+	if (name[0] == '-') {
+		tool_fail("there is no option \"%s\" before the command, only "
+			  "--help and --version; exs COMMAND --help lists "
+			  "those of a command",
+			  name);
+		return TOOL_USAGE;
+	}
 	for (size_t i = 0; i < N_COMMANDS; i++)
 		if (misspelt(name, commands[i].name) <= 1) {
 			tool_fail("there is no command \"%s\"; did you mean "
@@ -171,6 +178,18 @@ static int surplus(const char *arg)
 	return TOOL_USAGE;
 }
 
+static bool is_help(const char *arg)
+{
+	return !strcmp(arg, "--help") || !strcmp(arg, "-?") ||
+	       !strcmp(arg, "-h");
+}
+
+static int show_usage(const char *how)
+{
+	printf("Usage: exs %s\n", how);
+	return TOOL_OK;
+}
+
 static int run_help(int argc, char **argv)
 {
 	static char option[] = "--help";
@@ -183,20 +202,21 @@ static int run_help(int argc, char **argv)
 	}
 	if (argc > 2)
 		return surplus(argv[2]);
+	if (is_help(argv[1]))
+		return show_usage("help [COMMAND]");
 	c = find(argv[1]);
 	if (!c)
 		return refuse(argv[1]);
-	if (c->run == run_help || c->run == run_version) {
-		printf("Usage: exs %s\n", c->name);
-		return TOOL_OK;
-	}
 	return run(c, 2, args);
 }
 
 static int run_version(int argc, char **argv)
 {
+	if (argc > 2)
+		return surplus(argv[2]);
 	if (argc > 1)
-		return surplus(argv[1]);
+		return is_help(argv[1]) ? show_usage("version")
+					: surplus(argv[1]);
 	puts("libexs " EXI_VERSION_STRING);
 	return TOOL_OK;
 }
@@ -209,7 +229,7 @@ int main(int argc, char **argv)
 	hold_standard_numbers();
 	atexit(end_output);
 	argp_err_exit_status = TOOL_USAGE;
-	if (!strcmp(name, "--help") || !strcmp(name, "-h"))
+	if (is_help(name))
 		name = "help";
 	else if (!strcmp(name, "--version") || !strcmp(name, "-V"))
 		name = "version";

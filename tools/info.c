@@ -55,6 +55,11 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		w->env = true;
 		return 0;
 	case KEY_PROGRAM:
+		if (!*arg || strchr(arg, '/'))
+			argp_error(state,
+				   "--program takes the name of a program, "
+				   "not \"%s\"",
+				   arg);
 		w->program = arg;
 		w->config = true;
 		return 0;

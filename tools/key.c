@@ -333,23 +333,22 @@ static const char *refusal(const struct request *r)
 	for (size_t i = 0; r->verb && i < sizeof(verbs) / sizeof(*verbs); i++)
 		known |= !strcmp(verbs[i], r->verb);
 	if (!known)
-		return "there is no such command; the commands are make, "
-		       "show, import and copy";
+		return "the commands are make, show, import and copy";
 	if (w->force && (!r->verb || !strcmp(r->verb, "show")))
 		return "--force applies to make, import and copy";
 	if (!r->verb)
 		return NULL;
 	if (w->json && !strcmp(r->verb, "show"))
-		return "show prints a line, not JSON";
+		return "it prints a line, not JSON";
 	if (!strcmp(r->verb, "copy"))
 		return w->n_names ? NULL
 				  : "no host was given: exs key copy HOST...";
 	if (!strcmp(r->verb, "import"))
 		return w->n_names == 1 && !strcmp(w->names[0], "-")
 			       ? NULL
-			       : "import reads standard input: exs key import "
-				 "- <FILE";
-	return w->n_names ? "make and show take no argument" : NULL;
+			       : "it reads standard input: exs key import - "
+				 "<FILE";
+	return w->n_names ? "it takes no argument" : NULL;
 }
 
 int tool_key(int argc, char **argv)
@@ -361,7 +360,8 @@ int tool_key(int argc, char **argv)
 		return TOOL_USAGE;
 	why = refusal(&r);
 	if (why) {
-		tool_fail("%s", why);
+		tool_fail("%s%s%s", r.verb ? r.verb : "", r.verb ? ": " : "",
+			  why);
 		return TOOL_USAGE;
 	}
 	if (!r.verb)

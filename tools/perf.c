@@ -22,6 +22,7 @@ struct wishes {
 	bool json;
 	bool pinned; /* --pin was given */
 	bool test_given;
+	uint64_t given; /* a bit for each option, see bit_of() */
 };
 
 enum {
@@ -120,6 +121,11 @@ static const struct argp_option options[] = {
 	{ 0 },
 };
 
+static uint64_t bit_of(int key)
+{
+	return key == 'p' ? 1 : 2ull << (key - KEY_SERVER);
+}
+
 static void take_count(struct argp_state *state, const char *name,
 		       const char *arg, uint64_t least, uint64_t *ret)
 {
@@ -133,10 +139,8 @@ static const char *take_port(struct argp_state *state, const char *arg)
 	char *end;
 	unsigned long port = strtoul(arg, &end, 10);
 
-	if (!isdigit(arg[0]) || *end || port > UINT16_MAX)
-		argp_error(state,
-			   "--port takes a number up to 65535, not \"%s\"",
-			   arg);
+	if (!isdigit(arg[0]) || *end || port < 1 || port > UINT16_MAX)
+		argp_error(state, "a port is 1 to 65535, not %s", arg);
 	return arg;
 }
 
@@ -252,6 +256,8 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 {
 	struct wishes *w = state->input;
 
+	if (key == 'p' || (key >= KEY_SERVER && key <= KEY_JSON))
+		w->given |= bit_of(key);
 	switch (key) {
 	case KEY_SERVER:
 		w->server = true;
@@ -408,6 +414,40 @@ static int measure(struct wishes *w)
 	return TOOL_OK;
 }
 
+/* An option that would have no effect; null: none. */
+static const char *without_effect(const struct wishes *w)
+{
+	const uint64_t once = bit_of(KEY_ONCE), rounds = bit_of(KEY_ROUNDS);
+	uint64_t useless = once | rounds;
+
+	if (w->server)
+		useless = ~(bit_of(KEY_SERVER) | bit_of('p') | once);
+	else if (w->compare)
+		useless = ~(bit_of(KEY_COMPARE) | bit_of(KEY_TEST) |
+			    bit_of(KEY_SIZE) | bit_of(KEY_SECONDS) |
+			    bit_of(KEY_IDLE) | bit_of(KEY_PIN) |
+			    bit_of(KEY_JSON) | rounds);
+	else if (w->pair)
+		useless |= bit_of('p');
+	for (const struct argp_option *o = options; o->name || o->doc; o++)
+		if (o->name && (w->given & useless & bit_of(o->key)))
+			return o->name;
+	return NULL;
+}
+
+/* Whether the CPUs of a measurement within this host exist. */
+static bool has_cpus(const int cpu[2])
+{
+	const long n = sysconf(_SC_NPROCESSORS_CONF);
+
+	for (int i = 0; i < 2; i++)
+		if (cpu[i] >= n) {
+			tool_fail("there is no CPU %d", cpu[i]);
+			return false;
+		}
+	return true;
+}
+
 int tool_perf(int argc, char **argv)
 {
 	struct wishes w = {
@@ -415,16 +455,29 @@ int tool_perf(int argc, char **argv)
 			  .cpu = { PERF_ANY_CPU, PERF_ANY_CPU } },
 		.rounds = 5,
 	};
+	const char *useless;
 
 	if (argp_parse(&argp, argc, argv, 0, NULL, &w))
 		return TOOL_USAGE;
 	if (w.server + w.pair + w.compare + !!w.host != 1) {
-		tool_fail("give HOST, --pair, --compare or --server; --help "
-			  "has examples");
+		tool_fail("give one of HOST, --pair, --compare and --server; "
+			  "--help has examples");
+		return TOOL_USAGE;
+	}
+	useless = without_effect(&w);
+	if (useless) {
+		tool_fail("--%s has no effect %s%s", useless,
+			  w.host ? "with a " : "with --",
+			  w.host      ? "host"
+			  : w.server  ? "server"
+			  : w.compare ? "compare"
+				      : "pair");
 		return TOOL_USAGE;
 	}
 	if (w.server)
 		return serve(&w);
+	if (!w.host && !has_cpus(w.plan.cpu))
+		return TOOL_USAGE;
 	if (w.compare)
 		return compare(&w);
 	if (w.host && perf_api_is_local(w.plan.api)) {

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "core/base/config.h"
+#include "core/base/log.h"
 #include "core/base/target.h"
 #include "core/life/core.h"
 #include "exi_build.h"
@@ -76,6 +77,8 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		r->require = arg;
 		return 0;
 	case 'R':
+		if (arg && !*arg)
+			argp_error(state, "--report= names no file");
 		r->report = arg ? arg : "-";
 		return 0;
 	case ARGP_KEY_ARG: /* the program and its arguments */
@@ -183,6 +186,19 @@ static bool lacks_required(void)
 	return require && *require && exi_core_init() == -ENODEV;
 }
 
+/* Whether the report can be written; prints why not. Each process of the
+ * program opens the file when it starts. */
+static bool can_report(const char *file)
+{
+	int fd = strcmp(file, "-") ? exi_log_open(file, 0666) : STDERR_FILENO;
+
+	if (fd < 0)
+		tool_fail("--report: %s: %s", file, exi_log_why(-fd));
+	else if (fd != STDERR_FILENO)
+		close(fd);
+	return fd >= 0;
+}
+
 static const char *why_not(const char *program)
 {
 	struct stat st;
@@ -237,6 +253,8 @@ int tool_run(int argc, char **argv)
 					 : "there is no such program");
 		return err == -EACCES ? 126 : 127;
 	}
+	if (r.report && !can_report(getenv("EXS_REPORT")))
+		return TOOL_FAILED;
 	if (lacks_required())
 		return TOOL_FAILED;
 	if (!is_served(program))

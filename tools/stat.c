@@ -28,7 +28,9 @@ struct wishes {
 	bool listeners;
 	bool json;
 	bool prometheus;
+	const char *given; /* the process */
 	uint64_t watch_ns;
+	bool interval;	/* was given with --watch */
 	uint64_t times; /* 0: until interrupted */
 	struct stat_style style;
 };
@@ -71,6 +73,24 @@ static int number(const char *text, long most)
 	return *text && !*end && n > 0 && n <= most ? (int)n : -1;
 }
 
+/* Refuses options that contradict each other. */
+static void refuse(const struct wishes *w, struct argp_state *state)
+{
+	uint64_t ns;
+
+	if (w->times && !w->watch_ns)
+		argp_error(state, "--times needs --watch");
+	if (w->json + w->prometheus + w->style.summary > 1)
+		argp_error(state, "--json, --prometheus and --summary exclude "
+				  "each other");
+	/* Of an option whose argument may be left out, it is no word of its
+	 * own. */
+	if (w->process && w->watch_ns && !w->interval &&
+	    !tool_parse_seconds(w->process, &ns))
+		argp_error(state, "the time of --watch is joined to it: -w%s",
+			   w->process);
+}
+
 static error_t parse(int key, char *arg, struct argp_state *state)
 {
 	struct wishes *w = state->input;
@@ -79,6 +99,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	switch (key) {
 	case 'p':
 	case ARGP_KEY_ARG:
+		if (w->given)
+			argp_error(state, "unexpected argument \"%s\"", arg);
+		w->given = arg;
 		w->pid = number(arg, INT_MAX);
 		if (w->pid < 0) {
 			w->pid = 0;
@@ -88,7 +111,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	case KEY_PORT:
 		w->port = number(arg, 65535);
 		if (w->port < 0)
-			argp_error(state, "\"%s\" is not a port", arg);
+			argp_error(state, "a port is 1 to 65535, not %s", arg);
 		return 0;
 	case KEY_FABRIC:
 		if (strcasecmp(arg, "unix") != 0 &&
@@ -115,18 +138,27 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		return 0;
 	case 'w':
 		if (arg && (tool_parse_seconds(arg, &ns) || ns < 10000000))
-			argp_error(state, "\"%s\" is not a time to wait", arg);
+			argp_error(state,
+				   "--watch takes a time from 0.01 s on, not "
+				   "\"%s\"",
+				   arg);
 		w->watch_ns = ns;
+		w->interval = arg;
 		return 0;
 	case KEY_TIMES:
 		if (tool_parse_count(arg, &w->times) || !w->times)
-			argp_error(state, "\"%s\" is not a number", arg);
+			argp_error(state,
+				   "--times takes a number from 1, not \"%s\"",
+				   arg);
 		return 0;
 	case KEY_JSON:
 		w->json = true;
 		return 0;
 	case KEY_PROMETHEUS:
 		w->prometheus = true;
+		return 0;
+	case ARGP_KEY_END:
+		refuse(w, state);
 		return 0;
 	default:
 		return ARGP_ERR_UNKNOWN;
@@ -204,15 +236,30 @@ static void show(const struct stat_view *v, const struct wishes *w)
 	fflush(stdout);
 }
 
-static int fail_of(pid_t pid, int err)
+/* What may have been meant by a number after --watch. */
+static int fail_for(const struct wishes *w, const char *why)
 {
+	if (w->watch_ns && !w->interval)
+		return tool_fail("%s; the time of --watch is joined to it: "
+				 "-w%d",
+				 why, (int)w->pid);
+	return tool_fail("%s", why);
+}
+
+static int fail_of(const struct wishes *w, int err)
+{
+	const int pid = (int)w->pid;
+	char why[64];
+
 	if (err == -EACCES || err == -EPERM)
 		return tool_fail("process %d belongs to another user, or "
 				 "cannot be inspected: run exs stat as that "
 				 "user or as root",
-				 (int)pid);
-	if (err == -ESRCH)
-		return tool_fail("there is no process %d", (int)pid);
+				 pid);
+	if (err == -ESRCH) {
+		snprintf(why, sizeof(why), "there is no process %d", pid);
+		return fail_for(w, why);
+	}
 	return tool_fail("the sockets cannot be read: %s",
 			 strerrordesc_np(-err));
 }
@@ -221,13 +268,18 @@ static int fail_of(pid_t pid, int err)
 static int say_limits(const struct stat_view *v, const struct wishes *w,
 		      bool found)
 {
+	char why[160];
+
 	if (v->strange[0])
 		tool_fail("%s", v->strange);
-	if (w->pid && !found)
-		return tool_fail("process %d has no page of counters: it does "
-				 "not run libexs, has had no connection yet, "
-				 "or EXS_STATS is off",
-				 (int)w->pid);
+	if (w->pid && !found) {
+		snprintf(why, sizeof(why),
+			 "process %d has no page of counters: it does not run "
+			 "libexs, has had no connection yet, or EXS_STATS is "
+			 "off",
+			 (int)w->pid);
+		return fail_for(w, why);
+	}
 	if (w->process && !found && !w->watch_ns)
 		return tool_fail("no process named \"%s\"%s has a page of "
 				 "counters: none runs libexs, none has had a "
@@ -246,7 +298,7 @@ static int once(struct wishes *w, struct stat_view *v)
 	bool found;
 
 	if (err)
-		return fail_of(w->pid, err);
+		return fail_of(w, err);
 	found = filter(v, w);
 	if (found || !(w->pid || w->process) || w->watch_ns)
 		show(v, w);
@@ -270,6 +322,8 @@ static int watch(struct wishes *w)
 		w->style.before = i ? &before : NULL;
 		w->style.seconds = (double)(at - then) / 1e9;
 		ret = once(w, &now);
+		if (ferror(stdout)) /* reported when the command ends */
+			ret = TOOL_FAILED;
 		stat_forget(&before);
 		before = now;
 		stat_order(&before);

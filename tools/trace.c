@@ -87,7 +87,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 				 tool_parse_count, 1, UINT64_MAX);
 		return 0;
 	case 'd':
-		if (tool_parse_seconds(arg, &w->for_ns))
+		if (tool_parse_seconds(arg, &w->for_ns) || !w->for_ns)
 			argp_error(state,
 				   "--seconds takes a time, such as 10 or 0.5, "
 				   "not \"%s\"",

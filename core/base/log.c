@@ -209,6 +209,8 @@ int exi_log_open(const char *path, unsigned int mode)
 	struct stat st;
 	int dir, fd;
 
+	if (!*name)
+		return -EISDIR;
 	if (is_standard(path)) {
 		fd = open(path, flags, (mode_t)mode);
 		return fd < 0 ? -errno : fd;

@@ -53,7 +53,7 @@ def unwritable(behave, exs, row):
     """The message when the report cannot be written: no such file, a full disk."""
     env = {k: v for k, v in os.environ.items() if not k.startswith('EXS_')}
     for name, why in ('/dev/null/none', 'Not a directory'), ('/dev/full', 'No space left'):
-        done = subprocess.run([exs, 'run', '--report=' + name, behave, row], env=env,
+        done = subprocess.run([exs, 'run', behave, row], env={**env, 'EXS_REPORT': name},
                               text=True, timeout=60, stdout=subprocess.DEVNULL,
                               stderr=subprocess.PIPE)
         if f'EXS_REPORT: cannot write to "{name}": {why}' not in done.stderr:
