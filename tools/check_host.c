@@ -247,6 +247,21 @@ static int peer_here(struct check *c, const struct exi_tuple *t,
 				   : EXS_X_REASON_NONE;
 }
 
+/* Why no process was met by EXS_MEET_DIR. */
+static const char *unmet(const char *dir)
+{
+	if (access(dir, W_OK | X_OK) < 0)
+		return strerrordesc_np(errno);
+	switch (exi_meetdir_state()) {
+	case 0:
+		return "no process that has our key serves the port by it";
+	case -ENOKEY:
+		return "there is no usable key, see exs key";
+	default:
+		return "the kernel is older than Linux 6.9";
+	}
+}
+
 /* A server on another host or in another namespace: the libraries meet as they
  * would. In EXS_MEET_DIR, where they would meet after some bytes, the check
  * does not meet; the server shows by itself that it serves the port. */
@@ -291,6 +306,9 @@ static int peer_elsewhere(struct check *c, int fd, uint16_t port)
 			   "allow, and which both ends must set alike",
 			   port, exi_config()->verbs_port_offset,
 			   exi_config()->ofi_port_offset);
+	if (exi_config()->meet_dir[0])
+		check_more(c, "; EXS_MEET_DIR=%s: %s", exi_config()->meet_dir,
+			   unmet(exi_config()->meet_dir));
 	return i.exs_x_reason == EXS_X_REASON_UNDECIDED
 		       ? EXS_X_REASON_PLAIN_PEER
 		       : i.exs_x_reason;

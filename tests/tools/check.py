@@ -463,6 +463,10 @@ def in_a_directory(there):
                 return
             check(status == 0 and found[0]['moves'] and 'EXS_MEET_DIR' in
                   step_of(found[0], 'peer')['text'], 'in a directory', said)
+            status, found, said = look('10.77.0.1', port, under=there,
+                                       more=conf | {'EXS_MEET_DIR': folder + '/none'})
+            check(status == 1 and f'EXS_MEET_DIR={folder}/none: No such file or directory' in
+                  step_of(found[0], 'peer')['text'], 'no directory', said)
         pair('none', '', '', '', at='10.77.0.1', client_under=there, server=conf, client=conf)
         other = conf | {'EXS_KEY_FILE': os.path.join(folder, 'other')}
         status, _, err = tool('key', 'make', more=other)
