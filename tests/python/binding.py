@@ -22,6 +22,7 @@ import tempfile
 import threading
 import time
 import unittest
+import unittest.mock
 
 SOURCE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../..")
 API, LIBRARY, FABRICS = sys.argv[1:4]
@@ -605,11 +606,33 @@ class Binding(unittest.TestCase):
 
         asyncio.run(fail())
 
+    def test_a_name_is_looked_up_beside_the_loop(self):
+        threads = {}
+        find = exs.socket.getaddrinfo
+
+        def look(host, *more, **how):
+            threads[host] = threading.current_thread()
+            return find(host, *more, **how)
+
+        async def meet():
+            async with exs.aio.Queue() as q:
+                with exs.Socket() as listener, exs.Socket() as s:
+                    listener.bind(("127.0.0.1", 0))
+                    listener.listen()
+                    with unittest.mock.patch("socket.getaddrinfo", look):
+                        await q.connect(s, ("localhost", listener.getsockname()[1]))
+                    self.assertEqual(s.getpeername(), listener.getsockname())
+
+        asyncio.run(meet())
+        self.assertIsNot(threads["localhost"], threading.main_thread())
+
     def test_a_time_out_ends_a_wait(self):
         self.b.settimeout(0.01)
+        self.assertEqual(self.b.gettimeout(), 0.01)
         with self.assertRaises(TimeoutError):
             self.b.recv(1)
         self.b.settimeout(None)
+        self.assertIsNone(self.b.gettimeout())
         with self.assertRaises(BlockingIOError):
             self.b.recv(1, exs.socket.MSG_DONTWAIT)
         with self.assertRaises(ValueError):
@@ -650,6 +673,7 @@ class Binding(unittest.TestCase):
             for name, method in vars(kind).items():
                 if callable(method) and not name.startswith("_"):
                     self.assertIn("return", method.__annotations__, f"{kind}.{name}")
+                    self.assertTrue(method.__doc__, f"{kind}.{name}")
         self.assertTrue(os.path.exists(os.path.join(os.path.dirname(exs.__file__), "py.typed")))
 
     def test_a_queue_and_memory_end_with_their_block(self):

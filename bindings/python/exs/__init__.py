@@ -482,7 +482,7 @@ class Socket:
     def __init__(self, family: int = socket.AF_INET, kind: int = socket.SOCK_STREAM,
                  fd: Optional[int] = None) -> None:
         self.fd = fd
-        self._patient = True  # without a timeout
+        self._limit: Optional[float] = None  # of settimeout()
         self._lent = {}  # views of what is on loan
         self._receives: Any = None  # exs.aio's
         if fd is None:
@@ -586,13 +586,17 @@ class Socket:
         packed = struct.pack("ll", us // 1000000, us % 1000000)
         for option in SO_RCVTIMEO, SO_SNDTIMEO:
             self.setsockopt(socket.SOL_SOCKET, option, packed)
-        self._patient = not us
+        self._limit = seconds
+
+    def gettimeout(self) -> Optional[float]:
+        """The time that settimeout() has set, or None."""
+        return self._limit
 
     def _wait(self, name, *arguments):
         try:
             return _call(name, *arguments)
         except BlockingIOError:
-            if self._patient:
+            if self._limit is None:
                 raise
             raise TimeoutError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT)) from None
 

@@ -144,9 +144,15 @@ class Queue:
             exs.Socket(fd=event.newfd).close()
 
     async def connect(self, s: exs.Socket, address: exs.Address) -> None:
+        """Connects the socket. A thread of the loop looks up the name of a host."""
+        if isinstance(address, tuple) and address[0]:
+            found = await self._loop.getaddrinfo(*address[:2], family=s._family(),
+                                                 type=socket.SOCK_STREAM)
+            address = (found[0][4][0], *address[1:])
         await self._run(s, lambda **how: s.connect(address, **how))
 
     async def accept(self, s: exs.Socket) -> exs.Socket:
+        """Waits for a connection, and returns its socket."""
         event = await self._run(s, s.accept)
         return exs.Socket(fd=event.newfd)
 
@@ -188,6 +194,7 @@ class Queue:
             return n + event.length
 
     async def recv(self, s: exs.Socket, length: int, flags: int = 0) -> bytes:
+        """Waits, and returns bytes; empty at the end."""
         buffer = bytearray(length)
         return bytes(memoryview(buffer)[:await self.recv_into(s, buffer, flags)])
 
