@@ -302,15 +302,27 @@ static int sent_to(const struct exi_tuple *t, int fd, uint8_t *addr,
 	return fill(&ss, addr, port, &scope);
 }
 
-/* Whether this end is established, while no socket here has its addresses
- * reversed. */
-static bool lacks_peer(const struct exi_tuple *t)
+static bool is_established(const struct exi_tuple *t)
 {
 	struct exi_tuple own = turned(t);
 	struct inet_diag_msg m;
 
-	return other_end(&own, &m) == 0 && m.idiag_state == TCP_ESTABLISHED &&
-	       other_end(t, &m) == -ENOENT;
+	return other_end(&own, &m) == 0 && m.idiag_state == TCP_ESTABLISHED;
+}
+
+/* Whether this end is established, while no socket here has its addresses
+ * reversed. */
+static bool lacks_peer(const struct exi_tuple *t)
+{
+	return peer_here(t) == -ENOENT && is_established(t);
+}
+
+bool exi_tuple_hidden(const struct exi_tuple *t)
+{
+	int err = t->family == AF_UNIX ? 0 : peer_here(t);
+
+	return (err == -ENOENT || err == -EOPNOTSUPP) && !elsewhere(t) &&
+	       is_established(t);
 }
 
 bool exi_tuple_redirected(const struct exi_tuple *t, int fd)

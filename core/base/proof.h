@@ -51,6 +51,10 @@ bool exi_tuple_is_self(const struct exi_tuple *t);
  * one of this network namespace. */
 bool exi_tuple_redirected(const struct exi_tuple *t, int fd);
 
+/* Whether the peer's address is of this network namespace, but the kernel does
+ * not show the peer's socket: one of the ends is bound to a device. */
+bool exi_tuple_hidden(const struct exi_tuple *t);
+
 /* Whether the peer's address is not of this network namespace: the peer is on
  * another host or in another namespace. */
 bool exi_tuple_elsewhere(const struct exi_tuple *t);

@@ -226,6 +226,8 @@ static int meet_as_a_locked(struct exi_sock *sk, const struct exi_tuple *t,
 	remote = exi_begin_is_remote(sk, t);
 	if (remote > 0 && exi_tuple_redirected(t, atomic_load(&sk->fd)))
 		return EXS_X_REASON_REDIRECTED;
+	if (remote > 0 && exi_tuple_hidden(t))
+		return EXS_X_REASON_NO_PROOF;
 	if (remote > 0)
 		return exi_registry_wire_ids() &&
 				       exi_meetdir_marked(t->peer_port)

@@ -36,6 +36,7 @@ int exi_why_nobody(const struct exi_tuple *t, int fd)
 		       ? exi_why_elsewhere()
 	       : exi_remote_claimed(t)	     ? EXS_X_REASON_REFUSED
 	       : exi_tuple_redirected(t, fd) ? EXS_X_REASON_REDIRECTED
+	       : exi_tuple_hidden(t)	     ? EXS_X_REASON_NO_PROOF
 					     : EXS_X_REASON_PLAIN_PEER;
 }
 
