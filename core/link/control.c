@@ -731,7 +731,7 @@ static void up_expired(struct exi_sock *sk)
 	exi_lock(&sk->link_lock);
 	generation = atomic_load(&sk->generation);
 	l = sk->link;
-	if (l && l->state == EXI_LINK_UP && exi_begin_is_over(l)) {
+	if (l && l->state == EXI_LINK_UP && exi_meet_is_over(l)) {
 		dying = l->dying;
 		leaves = l->leaves && !dying;
 		if (dying) {

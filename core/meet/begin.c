@@ -47,11 +47,6 @@
 #define LISTEN_NS 10000000000u /* how long A waits for B */
 #define REMOTE_NS 15000000000u /* for a meeting by a fabric */
 
-bool exi_begin_is_over(const struct exi_link *l)
-{
-	return l->timer.deadline && exi_now_ns() >= l->timer.deadline;
-}
-
 int exi_begin_await_remote_locked(struct exi_sock *sk, int fd)
 {
 	struct exi_link *l = exi_meet_link_new(sk, EXI_LINK_REMOTE, REMOTE_NS,
@@ -651,7 +646,8 @@ static int why_over_locked(const struct exi_sock *sk)
 	int reason = exi_why_nobody_came(sk->link);
 
 	EXI_LOCKED(&sk->link_lock);
-	return sk->asks && reason == EXS_X_REASON_PLAIN_PEER
+	return sk->asks && (reason == EXS_X_REASON_PLAIN_PEER ||
+			    reason == EXS_X_REASON_TIMEOUT)
 		       ? EXS_X_REASON_PEER_REQUEST
 		       : reason;
 }
@@ -662,7 +658,7 @@ void exi_begin_expired(struct exi_sock *sk)
 
 	exi_lock(&sk->link_lock);
 	l = sk->link;
-	if (!l || l->state == EXI_LINK_UP || !exi_begin_is_over(l))
+	if (!l || l->state == EXI_LINK_UP || !exi_meet_is_over(l))
 		goto unlock;
 	if (l->state == EXI_LINK_LOOK)
 		exi_look_expired_locked(sk);

@@ -36,9 +36,6 @@ void exi_link_expect_later(struct exi_sock *sk);
  * a new one moves before it meets. Any of its locks may be held. */
 void exi_begin_again(struct exi_sock *sk);
 
-/* Whether the time of the link's present step is over. link_lock held. */
-bool exi_begin_is_over(const struct exi_link *l);
-
 /* Begins to wait for the peer on fd, the link from a fabric between hosts,
  * which belongs to the connection from here on. Returns EXS_X_REASON_NONE, or
  * the reason (EXS_X_REASON_*) of a failure. link_lock held. */

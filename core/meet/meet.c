@@ -264,11 +264,17 @@ static void leave_name_locked(struct exi_sock *sk, int reason)
 	exi_proof_leave(sk->tcp->fd);
 }
 
+bool exi_meet_is_over(const struct exi_link *l)
+{
+	return l->timer.deadline && exi_now_ns() >= l->timer.deadline;
+}
+
 void exi_meet_give_up_locked(struct exi_sock *sk, int reason)
 {
 	/* B may come later, or has said so. */
 	bool later = reason == EXS_X_REASON_PLAIN_PEER ||
-		     (sk->link && reason == sk->link->kept);
+		     (sk->link &&
+		      (reason == sk->link->kept || exi_meet_is_over(sk->link)));
 	bool not_now = false;
 
 	EXI_LOCKED(&sk->link_lock);

@@ -154,6 +154,9 @@ void exi_meet_lock_halves(struct exi_sock *sk);
 /* Unlocks both halves. */
 void exi_meet_unlock_halves(struct exi_sock *sk);
 
+/* Whether the time of the link's present step is over. link_lock held. */
+bool exi_meet_is_over(const struct exi_link *l);
+
 /* Ends a meeting without a result: the connection stays on TCP for this reason,
  * unless it meets again at a later mark. An A at its name leaves a farewell.
  * link_lock held. */

@@ -10,9 +10,11 @@
 #include "core/base/ids.h"
 #include "core/base/proof.h"
 #include "core/base/util.h"
+#include "core/fabric/provider.h"
 #include "core/meet/meet.h"
 #include "core/meet/meetdir.h"
 #include "core/meet/remote.h"
+#include "core/sock/table.h"
 
 /* After so long, and so many bytes in both directions, a peer that looks has
  * come: its program's thread looks where its service is late. */
@@ -40,17 +42,30 @@ int exi_why_nobody(const struct exi_tuple *t, int fd)
 					     : EXS_X_REASON_PLAIN_PEER;
 }
 
+/* The reason if nobody came, or was found: the peer's socket may show that its
+ * process has the library. */
+static int why_silent(const struct exi_tuple *t)
+{
+	return exi_proof_left(t)	 ? EXS_X_REASON_PEER_REQUEST
+	       : exi_proof_signed(t) > 0 ? EXS_X_REASON_TIMEOUT
+					 : EXS_X_REASON_PLAIN_PEER;
+}
+
 int exi_why_nobody_of(int fd)
 {
 	struct exi_tuple t;
+	int reason;
 
-	return exi_tuple_of(fd, &t) ? EXS_X_REASON_PLAIN_PEER
-	       : exi_proof_left(&t) ? EXS_X_REASON_PEER_REQUEST
-				    : exi_why_nobody(&t, fd);
+	if (exi_tuple_of(fd, &t))
+		return EXS_X_REASON_PLAIN_PEER;
+	reason = exi_why_nobody(&t, fd);
+	return reason == EXS_X_REASON_PLAIN_PEER ? why_silent(&t) : reason;
 }
 
 int exi_why_nobody_came(const struct exi_link *l)
 {
+	struct exi_tuple t;
+
 	if (l->state != EXI_LINK_LISTEN)
 		return EXS_X_REASON_TIMEOUT;
 	return l->kept	       ? l->kept
@@ -60,7 +75,8 @@ int exi_why_nobody_came(const struct exi_link *l)
 	       : l->proposed   ? EXS_X_REASON_REFUSED
 	       : l->keyed && l->keyed->peer_cookie
 		       ? EXS_X_REASON_REMOTE /* and has another key, or none */
-		       : EXS_X_REASON_PLAIN_PEER;
+	       : exi_tuple_of(l->sk->tcp->fd, &t) ? EXS_X_REASON_PLAIN_PEER
+						  : why_silent(&t);
 }
 
 int exi_why_in_vain(const struct exi_link *l, uint64_t bytes, bool left)

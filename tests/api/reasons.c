@@ -665,6 +665,26 @@ static void a_connect_in_progress_does_not_judge_its_peer(void)
 	t_close(s);
 }
 
+/* The connection lies unaccepted for longer than its end waits. */
+static void a_server_that_comes_too_late_is_not_a_plain_one(void)
+{
+	struct t_addr at;
+	int l, a, b;
+
+	setenv("EXS_UPGRADE", "connect", 1);
+	t_init();
+	l = t_listener(T_IPV4, &at);
+	a = t_connect(&at);
+	T_UNTIL(t_is(a, T_TCP(EXS_X_REASON_TIMEOUT)));
+	b = t_accept(l);
+	t_settle_ends(a, T_TCP(EXS_X_REASON_TIMEOUT), b,
+		      T_TCP(EXS_X_REASON_PEER_REQUEST));
+	exchange(a, b);
+	t_close(a);
+	t_close(b);
+	t_close(l);
+}
+
 /* A device may have connections of the same addresses as another. */
 static void only_ends_that_are_bound_to_one_device_meet(void)
 {
@@ -730,6 +750,7 @@ static const struct t_row rows[] = {
 	T_ROW(what_ended_while_it_met_is_not_lost),
 	T_ROW(a_server_that_says_much_first_is_met_when_it_is_answered),
 	T_ROW(a_connect_in_progress_does_not_judge_its_peer),
+	T_ROW(a_server_that_comes_too_late_is_not_a_plain_one),
 	T_ROW(only_ends_that_are_bound_to_one_device_meet),
 	T_ROW(in_another_network_namespace_nobody_is_asked),
 	T_ROW(a_program_with_rings_of_its_own_stays_on_tcp),
