@@ -110,6 +110,11 @@ static int keep_locked(struct exi_sock *sk, int reason)
 	sk->told = reason == EXS_X_REASON_PLAIN_SOCKET ||
 		   reason == EXS_X_REASON_REDIRECTED ||
 		   !sk->base->same(sk, fd) || decline(fd, EXI_PAIR_NO, reason);
+	/* Without a descriptor it can be told on the socket only. */
+	if (!sk->told && reason == EXS_X_REASON_DESCRIPTORS &&
+	    sk->base == &exi_base_tcp && sk->base->same(sk, fd) &&
+	    exi_holders_sole(&sk->sh->holders))
+		exi_proof_leave(fd);
 	if (sk->told || !exi_holders_sole(&sk->sh->holders))
 		exi_marks_none(sk->sh);
 	return first ? reason : EXS_X_REASON_NONE;

@@ -29,9 +29,9 @@ WRAPS = {
                 'mount -t tmpfs none /proc && exec "$@"', 'sh'],
 }
 
-# An end that has no descriptor left may lack the one by which it would say so:
-# then the other waits for it until the connection ends.
-UNTOLD = 'descriptors or timeout or plain-peer or undecided'
+# An end that has no descriptor left may lack the one by which it would say why it does
+# not meet: then it says on the connection's socket that it does not.
+UNTOLD = 'descriptors or peer-request'
 
 # What is decided when the connection ends: somebody might have come. An end looks for
 # its peer within 200 ms, and waits 300 ms for it, however busy the host is.
