@@ -8,6 +8,7 @@
 #include <stdint.h>
 #include <string.h>
 #include <sys/exs_ext.h>
+#include <sys/mman.h>
 
 #include "core/base/log.h"
 #include "core/base/proof.h"
@@ -16,6 +17,26 @@
 #include "core/fabric/registry.h"
 #include "core/sock/service.h"
 
+/* Connections for which one asked, by a hash of their ends, each in the place
+ * of an earlier one: a stranger who asks for many costs nothing more, and only
+ * takes the notes of others away. No byte depends on them. Processes that were
+ * forked since the first listen share them: one of them is asked for the
+ * connections of all. Null: none is kept. */
+#define STRANGERS 256u
+static _Atomic(_Atomic uint64_t *) strangers;
+
+static void share_strangers(void)
+{
+	size_t size = STRANGERS * sizeof(uint64_t);
+	_Atomic uint64_t *none = NULL;
+	void *page = mmap(NULL, size, PROT_READ | PROT_WRITE,
+			  MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+	if (page != MAP_FAILED &&
+	    !atomic_compare_exchange_strong(&strangers, &none, page))
+		munmap(page, size);
+}
+
 bool exi_remote_possible(void)
 {
 	static _Atomic int known; /* 0: not yet; 1: no; 2: yes */
@@ -23,6 +44,8 @@ bool exi_remote_possible(void)
 
 	if (exi_unlikely(!k)) {
 		k = exi_registry_remote_signs(NULL) ? 2 : 1;
+		if (k == 2)
+			share_strangers();
 		atomic_store(&known, k);
 	}
 	return k == 2;
@@ -87,12 +110,6 @@ void exi_remote_unlisten(const struct exi_listening *at)
 
 /* --- strangers ----------------------------------------------------------- */
 
-/* Connections for which one asked, by a hash of their ends, each in the place
- * of an earlier one: a stranger who asks for many costs nothing more, and only
- * takes the notes of others away. No byte depends on them. */
-#define STRANGERS 256u
-static _Atomic uint64_t strangers[STRANGERS];
-
 static uint64_t mix(uint64_t h, const void *data, size_t len)
 {
 	const uint8_t *p = data;
@@ -115,16 +132,19 @@ static uint64_t hash_of(const struct exi_tuple *t)
 /* One word each, which nothing else goes with: no order is needed. */
 void exi_remote_stranger(const struct exi_tuple *t)
 {
+	_Atomic uint64_t *all = atomic_load(&strangers);
 	uint64_t h = hash_of(t);
 
-	atomic_store_explicit(&strangers[h % STRANGERS], h,
-			      memory_order_relaxed);
+	if (all)
+		atomic_store_explicit(&all[h % STRANGERS], h,
+				      memory_order_relaxed);
 }
 
 bool exi_remote_claimed(const struct exi_tuple *t)
 {
+	_Atomic uint64_t *all = atomic_load(&strangers);
 	uint64_t h = hash_of(t);
 
-	return atomic_load_explicit(&strangers[h % STRANGERS],
-				    memory_order_relaxed) == h;
+	return all && atomic_load_explicit(&all[h % STRANGERS],
+					   memory_order_relaxed) == h;
 }

@@ -10,6 +10,7 @@ import json
 import os
 import re
 import resource
+import signal
 import subprocess
 import sys
 import tempfile
@@ -43,6 +44,22 @@ def serve(c):
 while True:
     threading.Thread(target=serve, args=(s.accept()[0],), daemon=True).start()
 """
+
+# Three processes that accept two connections each from one listener.
+PREFORKS = """
+import os, signal, socket, sys, threading
+s = socket.create_server(('127.0.0.1', 0), backlog=64)
+workers = [os.getpid()]
+while len(workers) < 3:
+    pid = os.fork()
+    if not pid:
+        break
+    workers.append(pid)
+else:
+    print(s.getsockname()[1], *workers, flush=True)
+""" + SERVER[SERVER.index('def serve'):].replace('while True:\n    threading', """\
+for _ in range(2):
+    threading""") + "signal.pause()\n"
 
 # Sends as long as it is told to, and stays.
 CLIENT = """
@@ -422,6 +439,30 @@ def other_fabrics():
             with open(report, encoding='utf-8') as f:
                 said = f.read()
             check('1 connection, tcp (refused)' in said, 'what the server says', said)
+        strangers_of_workers(ofi | {'EXS_KEY_FILE': keys[0]}, ofi | {'EXS_KEY_FILE': keys[1]},
+                             os.path.join(folder, 'workers'))
+
+
+def strangers_of_workers(server, client, report):
+    """One of the workers is asked for the connections of all."""
+    def all_are_refused():
+        traffic(c)
+        return len(re.findall('% +key-mismatch$', tool('stat', c.pid)[1], re.M)) == 6
+    with program(PREFORKS, more=server | {'EXS_REPORT': report}) as (s, line):
+        port, *workers = line.split()
+        with program(CLIENT, '127.0.0.1', port, 6, more=client) as (c, _):
+            wait_for('the client knows', all_are_refused)
+            for w in reversed(workers):
+                os.kill(int(w), signal.SIGTERM)
+            s.wait(DEADLINE)
+    wait_for('each process reports', lambda: text_of(report).count('exs run:') == 3)
+    here = re.findall(r'(\d+) connections?, tcp \(refused\)', text_of(report))
+    check(here == ['2', '2', '2'], 'what the workers say', text_of(report))
+
+
+def text_of(path):
+    with open(path, encoding='utf-8') as f:
+        return f.read()
 
 
 def devices():
