@@ -5,6 +5,8 @@
 #include <errno.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/socket.h>
 #include <sys/types.h>
 #include <sys/uio.h>
@@ -15,7 +17,9 @@
 #include "core/sock/service.h"
 #include "core/sock/stats.h"
 #include "core/sock/table.h"
+#include "core/transfer/half.h"
 #include "core/transfer/place.h"
+#include "core/transfer/resume.h"
 #include "core/transfer/seqpacket.h"
 
 /* What a message may have with its own 320 bytes in 16 KiB of the kernel. */
@@ -103,4 +107,47 @@ int exi_flow_await_drain_locked(struct exi_sock *sk)
 		return ret;
 	ret = sk->tcp->wops->arm(sk->tcp, EXI_TX, EXI_WAKE_BELL);
 	return ret == -EBUSY ? -EAGAIN : ret;
+}
+
+/* Onto the end of what was gathered. */
+static int append(char **bytes, size_t *n, const void *more, size_t len)
+{
+	char *p = len ? realloc(*bytes, *n + len) : *bytes;
+
+	if (!len)
+		return 0;
+	if (!p)
+		return -ENOMEM;
+	memcpy(p + *n, more, len);
+	*bytes = p;
+	*n += len;
+	return 0;
+}
+
+int exi_flow_owed_locked(struct exi_sock *sk, char **ret, size_t *ret_n)
+{
+	struct exi_half *h = &sk->sh->half[EXI_TX];
+	char *bytes = NULL;
+	const void *run;
+	size_t len, n = 0;
+	int err = append(&bytes, &n, sk->record + EXI_RESUME - sk->record_left,
+			 sk->record_left);
+
+	EXI_LOCKED(&h->lock);
+	while (!err && (len = sk->fab->swops->drain(sk->fab, &run)) > 0) {
+		err = append(&bytes, &n, run, len);
+		if (err)
+			break;
+		sk->fab->swops->drained(sk->fab, len);
+		exi_place_reap_locked(sk, EXI_TX);
+	}
+	if (err) {
+		free(bytes);
+		return err;
+	}
+	sk->record_left = 0;
+	exi_half_mode_locked(h, EXI_MODE_TCP);
+	*ret = bytes;
+	*ret_n = n;
+	return 0;
 }

@@ -12,7 +12,6 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/exs_ext.h>
 #include <sys/socket.h>
@@ -48,49 +47,6 @@
 #include "core/transfer/ring_io.h"
 #include "core/transfer/switch.h"
 #include "core/transfer/timeout.h"
-
-/* Onto the end of what was gathered. */
-static int append(char **bytes, size_t *n, const void *more, size_t len)
-{
-	char *p = len ? realloc(*bytes, *n + len) : *bytes;
-
-	if (!len)
-		return 0;
-	if (!p)
-		return -ENOMEM;
-	memcpy(p + *n, more, len);
-	*bytes = p;
-	*n += len;
-	return 0;
-}
-
-int exi_flow_owed_locked(struct exi_sock *sk, char **ret, size_t *ret_n)
-{
-	struct exi_half *h = &sk->sh->half[EXI_TX];
-	char *bytes = NULL;
-	const void *run;
-	size_t len, n = 0;
-	int err = append(&bytes, &n, sk->record + EXI_RESUME - sk->record_left,
-			 sk->record_left);
-
-	EXI_LOCKED(&h->lock);
-	while (!err && (len = sk->fab->swops->drain(sk->fab, &run)) > 0) {
-		err = append(&bytes, &n, run, len);
-		if (err)
-			break;
-		sk->fab->swops->drained(sk->fab, len);
-		exi_place_reap_locked(sk, EXI_TX);
-	}
-	if (err) {
-		free(bytes);
-		return err;
-	}
-	sk->record_left = 0;
-	exi_half_mode_locked(h, EXI_MODE_TCP);
-	*ret = bytes;
-	*ret_n = n;
-	return 0;
-}
 
 /* --- asynchronous ------------------------------------------------------- */
 
@@ -438,15 +394,24 @@ static bool stops_by(struct exi_sock *sk, enum exi_dir dir)
 #define AT_ONCE	   ((size_t)1 << 20)
 #define STEPS_ONCE 4096
 
-/* The service makes a round before it continues a direction that has moved this
- * far since it began at `from' bytes: a peer that is always faster does not
- * keep it from other connections, nor from reading the links. */
-static bool goes_round(struct exi_sock *sk, enum exi_dir dir, uint64_t from,
-		       int steps)
+/* A thread that has moved a direction this far since it began at `from' bytes
+ * leaves it to the next look of a dequeuer, or to the service: a peer that is
+ * always faster keeps neither a call beyond its time, nor the service from
+ * other connections and from reading the links. */
+static bool goes_round_locked(struct exi_sock *sk, enum exi_dir dir,
+			      uint64_t from, int steps)
 {
-	return exi_unlikely(sk->sh->half[dir].bytes - from >= AT_ONCE ||
-			    steps >= STEPS_ONCE) &&
-	       exi_service_self() && exi_service_progress(sk, dir) == 0;
+	const struct exi_half *h = &sk->sh->half[dir];
+	const struct exi_op *op =
+		exi_container(sk->ops[dir].next, struct exi_op, node);
+
+	EXI_LOCKED(&h->lock);
+	if (exi_likely(h->bytes - from < AT_ONCE && steps < STEPS_ONCE))
+		return false;
+	return (h->mode == EXI_MODE_RING && op->queue &&
+		exi_queue_heat_locked(op->queue, sk, atomic_load(&sk->fd),
+				      dir)) ||
+	       exi_service_progress(sk, dir) == 0;
 }
 
 void exi_flow_meet(struct exi_sock *sk, enum exi_dir dir)
@@ -620,7 +585,7 @@ static void progress_locked(struct exi_sock *sk, enum exi_dir dir, int flags)
 	for (n = 0; step == STEP_AGAIN && !exi_list_empty(&sk->ops[dir]) &&
 		    !sk->posted[dir];
 	     n++)
-		step = goes_round(sk, dir, from, n)
+		step = goes_round_locked(sk, dir, from, n)
 			       ? STEP_LEAVE
 			       : step_locked(sk, dir, flags);
 	if (step == STEP_LEAVE)
@@ -699,13 +664,16 @@ static bool is_left_to_dequeuer_locked(struct exi_sock *sk, struct exi_op *op)
 void exi_flow_progress_polled_locked(struct exi_sock *sk, enum exi_dir dir)
 {
 	struct exi_op *op = dir == EXI_RX ? plain_receive_locked(sk) : NULL;
+	uint64_t from = sk->sh->half[dir].bytes;
+	int n = 0;
 
 	EXI_LOCKED(&sk->sh->half[dir].lock);
 	while (op) {
 		if (receive_locked(sk, op, EXI_MSG_POLLED) != STEP_AGAIN)
 			return;
 		op = plain_receive_locked(sk);
-		if (op && is_left_to_dequeuer_locked(sk, op))
+		if (op && (is_left_to_dequeuer_locked(sk, op) ||
+			   goes_round_locked(sk, dir, from, ++n)))
 			return;
 	}
 	progress_locked(sk, dir, EXI_MSG_POLLED);

@@ -38,11 +38,6 @@ void exi_progress_tried_locked(struct exi_sock *sk, enum exi_dir dir,
  * false when there was something to do at once. The lock is held. */
 bool exi_flow_arm_locked(struct exi_sock *sk, enum exi_dir dir);
 
-/* Sender in EXI_MODE_DRAIN, TX lock held: what it has not sent goes into memory
- * that the caller frees, and the direction is on TCP; SO_LINGER stays what it
- * is in a drain. -ENOMEM: nothing has changed. */
-int exi_flow_owed_locked(struct exi_sock *sk, char **ret, size_t *ret_n);
-
 /* Null without the shim. Called when a send of a call that may not wait found
  * no room; true: it is worth another try (unseen.h). Set before the first
  * connection. No lock is held. */

@@ -206,17 +206,20 @@ static inline void pass(struct exi_conn *c, uint32_t len)
 		shmp_publish_taken(c);
 }
 
-/* What follows what was done. */
+/* What follows what was done: no more than the ring has at once, although the
+ * peer may write as fast as this reads. */
 static SHMP_RARE ssize_t recv_large(struct exi_conn *c, void *buf, size_t len,
 				    size_t done)
 {
 	struct shmp_priv *p = shmp_priv(c);
 	struct shmp_rx *rx = &shmp_shared(c)->rx;
+	uint64_t from = rx->pos;
 	int ret = 0;
 
 	if (exi_unlikely(tells(rx, rx->pos)))
 		shmp_publish_taken(c);
-	while (done < len && (ret = shmp_look(p, rx)) > 0) {
+	while (done < len && rx->pos - from < p->in_bytes &&
+	       (ret = shmp_look(p, rx)) > 0) {
 		size_t n = rx->len - rx->used;
 
 		if (n > len - done)

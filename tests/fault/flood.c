@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Peers that write to their links without end: the process takes a bounded
+/* Peers that write without end. On their links: the process takes a bounded
  * number of packets a millisecond, others are served meanwhile, and no doorbell
- * after that is lost. A busy host only makes the counts smaller. */
+ * after that is lost. Into their rings: a call takes a bounded number of
+ * records. A busy host only makes the counts smaller. */
+#include <errno.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdint.h>
@@ -9,10 +11,12 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "core/base/lock.h"
 #include "core/link/watch.h"
 #include "core/meet/find.h"
 #include "core/meet/pair.h"
 #include "core/sock/table.h"
+#include "core/transfer/progress.h"
 #include "tests/fault/link.h"
 #include "tests/support/check.h"
 #include "tests/support/net.h"
@@ -163,7 +167,90 @@ static void messages_without_end(void)
 	flooded(&finseen, sizeof(finseen), MOST(EXI_WATCH_MESSAGE));
 }
 
+static void both_here(int fd[2])
+{
+	t_init();
+	t_pair(T_IPV4, fd);
+	t_settle_pair(fd[0], fd[1], T_SHM);
+}
+
+#define AT_ONCE 4096 /* operations */
+
+/* A ring full of records of one byte, for so many receives: one look of a
+ * dequeuer takes some of them, and the next looks all others. */
+static void receives_of_a_byte(void)
+{
+	static char room[EXS_QDEPTH_MAX];
+	struct exi_sock *sk;
+	struct exi_half *h;
+	exs_qhandle_t q;
+	uint32_t left;
+	int fd[2], n;
+
+	both_here(fd);
+	sk = exi_sock_find(fd[0]);
+	h = &sk->sh->half[EXI_RX];
+	q = T_OK(exs_qcreate(EXS_QDEPTH_MAX));
+	for (n = 0; n < EXS_QDEPTH_MAX; n++)
+		T_OK(exs_recv(fd[0], &room[n], 1, 0, q, NULL,
+			      EXS_MHANDLE_UNREGISTERED));
+	exi_lock(&h->lock);
+	for (n = 0; n < EXS_QDEPTH_MAX; n++)
+		if (t_send(fd[1], "x", 1, MSG_DONTWAIT) < 0)
+			break;
+	left = atomic_load(&sk->n_ops[EXI_RX]);
+	exi_flow_progress_polled_locked(sk, EXI_RX);
+	left -= atomic_load(&sk->n_ops[EXI_RX]);
+	exi_unlock(&h->lock);
+	T(n > 2 * AT_ONCE);
+	T_MSG(left <= AT_ONCE + 1, "%u at once", left);
+	for (int got = 0; got < n; got++)
+		T_EQ(t_event(q).exs_errno, 0);
+	t_close(fd[0]);
+	t_close(fd[1]);
+	T_OK(exs_qdelete(q));
+}
+
+#define RING (64u << 10)
+#define MUCH ((size_t)512 * RING)
+
+static void *sends_much(void *arg)
+{
+	static const char bytes[2 * RING];
+
+	for (size_t n = 0; n < MUCH; n += sizeof(bytes))
+		t_send_all(*(int *)arg, bytes, sizeof(bytes), 0);
+	return NULL;
+}
+
+/* A receive that does not wait returns what there is, although more comes as
+ * fast as it receives. */
+static void a_receive_of_more_than_a_ring(void)
+{
+	static char room[64 * RING];
+	size_t most = 0, all = 0;
+	pthread_t t;
+	int fd[2];
+
+	setenv("EXS_RING_KB", "64", 1);
+	both_here(fd);
+	t = t_thread(sends_much, &fd[1]);
+	while (all < MUCH) {
+		ssize_t n = t_recv(fd[0], room, sizeof(room), MSG_DONTWAIT);
+
+		T(n > 0 || (n < 0 && errno == EAGAIN));
+		all += n > 0 ? (size_t)n : 0;
+		most = n > 0 && (size_t)n > most ? (size_t)n : most;
+	}
+	t_thread_join(t);
+	T_MSG(most < 2 * RING, "%zu bytes", most);
+	t_close(fd[0]);
+	t_close(fd[1]);
+}
+
 static const struct t_row rows[] = {
+	T_ROW(receives_of_a_byte),
+	T_ROW(a_receive_of_more_than_a_ring),
 	T_ROW(bells_without_end),
 	T_ROW(messages_without_end),
 };
