@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-2-Clause
 """What the README and the guides say to type is typed, and what they show as output has the
-shape of what is printed: pages.py EXS SOURCE [namespaces|tshark].
+shape of what is printed: pages.py EXS SOURCE [namespaces|hosts|tshark].
 
 It is in namespaces of its own, so that the ports of the pages are free, and all that it
-starts ends with it. namespaces: docs/guide/containers.md, which needs root. tshark:
-docs/guide/trace.md."""
+starts ends with it. namespaces: docs/guide/containers.md, which needs root. hosts: the
+two hosts of the README, likewise, over libfabric's TCP. tshark: docs/guide/trace.md."""
 
 import os
 import re
@@ -147,6 +147,11 @@ def of_examples():
     server.wait(DEADLINE)
 
 
+def of_conformance():
+    said = shell(block('docs/guide/conformance.md', 'build/tests')[0].replace('build', BUILD, 1))
+    check(re.search(r'^\[  PASSED  \] [1-9]\d* test', said, re.M), 'rows of the suite', said)
+
+
 def of_python():
     lines = block('docs/guide/python.md', 'export PYTHONPATH')
     said = shell('cd "$SOURCE" && ' + ' && '.join(lines).replace('$PWD/build/', BUILD + '/'),
@@ -161,6 +166,29 @@ def of_containers():
     wait = 'until ip netns exec a redis-cli -h 10.77.0.2 ping >/dev/null 2>&1; do :; done'
     said = shell('set -e\n' + '\n'.join(lines[:-1] + [wait, lines[-1]]) + '\nkill $!')
     check(re.search(SHM.format(r'10\.77\.0\.2', 6379), said, re.M), 'on shm', said)
+
+
+def of_two_hosts():
+    """Two namespaces are the hosts, and "one" is the name of the first."""
+    copy, info, server, client = block('README.md', 'exs key copy')
+    check(copy.startswith('one$ exs key copy '), 'the key is copied', copy)
+    typed = [re.sub(r'^(\w+)\$ ', r'ip netns exec \1 ', line) for line in (info, server, client)]
+    with open('hosts', 'w', encoding='ascii') as f:
+        f.write('127.0.0.1 localhost\n10.78.0.1 one\n10.78.0.2 two\n')
+    shell('mount --bind hosts /etc/hosts && exs key make && ip netns add one && '
+          'ip netns add two && ip link add nic netns one type veth peer name nic netns two')
+    for n, host in enumerate(('one', 'two'), 1):
+        shell(f'ip -n {host} addr add 10.78.0.{n}/24 dev nic && ip -n {host} link set nic up && '
+              f'ip -n {host} link set lo up')
+    name, value = inline('README.md', 'export EXS_OFI_PROVIDER=tcp').split(' ')[1].split('=')
+    said = shell(typed[0], {name: value})
+    check(re.search(r'^  ofi +ready', said, re.M), 'exs info', said)
+    with background(typed[1] + ' &', {name: value}) as p:
+        answers(6379, 'one', 'ip netns exec two')
+        said = shell(typed[2] + ' -c 4 -n 2000', {name: value})
+        check(re.search(r'^  to 10\.78\.0\.1 port 6379: \d+ connections?, ofi,', said, re.M),
+              'on ofi', said)
+        p.terminate()
 
 
 def of_trace(server, _):
@@ -213,7 +241,7 @@ def main():
         if not shutil.which(tool):
             print(tool, 'is not here')
             return 77
-    if WHAT == 'namespaces' and os.geteuid():
+    if WHAT in ('namespaces', 'hosts') and os.geteuid():
         print('only root can make network namespaces that have names')
         return 77
     if APART not in os.environ:
@@ -226,6 +254,9 @@ def main():
         os.chdir(folder)
         if WHAT == 'namespaces':
             of_containers()
+        elif WHAT == 'hosts':
+            of_two_hosts()
+            subprocess.run(['umount', '/etc/hosts'], check=True)
         elif WHAT == 'tshark':
             under_load(of_trace)
         else:
@@ -233,6 +264,7 @@ def main():
             under_load(of_readme, of_screens)
             of_examples()
             of_python()
+            of_conformance()
         os.chdir('/')
     return result()
 
