@@ -35,6 +35,7 @@
 #include "core/meet/find.h"
 #include "core/meet/marker.h"
 #include "core/meet/meet.h"
+#include "core/meet/worth.h"
 #include "core/sock/base.h"
 #include "core/sock/capture.h"
 #include "core/sock/holders.h"
@@ -435,6 +436,7 @@ int exi_close_leave(struct exi_sock *sk, bool close_fd, bool last,
 	}
 	if (sk->lingers)
 		sk->lingers = false;
+	exi_worth_over_locked(sk);
 	if (sk->watched || sk->poll_events)
 		exi_service_unwatch(fd);
 	if (sk->role == EXI_ROLE_LISTEN)

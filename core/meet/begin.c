@@ -39,6 +39,7 @@
 #include "core/meet/unseen_search.h"
 #include "core/meet/way.h"
 #include "core/meet/why.h"
+#include "core/meet/worth.h"
 #include "core/sock/base.h"
 #include "core/sock/closing.h"
 #include "core/sock/service.h"
@@ -253,6 +254,7 @@ static int meet_as_a_locked(struct exi_sock *sk, const struct exi_tuple *t,
 	if (before)
 		atomic_store(&sk->sh->size, before);
 	err = listen_locked(sk, fd, NULL);
+	exi_worth_paid_locked(sk);
 	/* A peer that leaves says so on its socket, then looks for this end. If
 	 * the program asks, its peer may be asked a little later. */
 	if (!err && !sk->asks && exi_proof_left(t))
@@ -477,33 +479,9 @@ static void meet(struct exi_sock *sk, int fd, enum cause cause,
 	exi_fds_end();
 }
 
-/* How long a download lasts before A meets, and before B looks for A, which is
- * later, so that A is there. A meeting costs both processes about as much as
- * the ring saves in this time, and a download of a few MB is over by then. In
- * exi_ticks(), which are cheap to read, because each call reads them until
- * then. */
-#define A_LASTS_TICKS 3000000u
-#define B_LASTS_TICKS 4500000u
-
-/* Whether a download may soon be over. */
-static bool is_brief(struct exi_sock *sk)
+void exi_link_meet(struct exi_sock *sk, int fd)
 {
-	uint64_t now = exi_ticks();
-	uint64_t since =
-		atomic_load_explicit(&sk->download_since, memory_order_relaxed);
-
-	if (!since &&
-	    atomic_compare_exchange_strong(&sk->download_since, &since, now))
-		return true;
-	/* The counters of two CPUs may differ a little. */
-	return (int64_t)(now - since) <
-	       (sk->role == EXI_ROLE_CONNECT ? A_LASTS_TICKS : B_LASTS_TICKS);
-}
-
-void exi_link_meet(struct exi_sock *sk, int fd, bool download)
-{
-	if (!download || !is_brief(sk))
-		meet(sk, fd, BYTES, NULL);
+	meet(sk, fd, BYTES, NULL);
 }
 
 /* A found no peer: the peer's process may just be starting its library. If it

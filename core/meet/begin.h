@@ -12,11 +12,9 @@ struct exi_shared;
 struct exi_sock;
 struct exi_tuple;
 
-/* Called when TX or RX traffic passed half.meet_at: does what is due then.
- * download: these are bytes from B to A, and more calls follow if more bytes
- * do. Then nothing is due until the stream has lasted for a while, and the
- * mark remains passed. No lock held. */
-void exi_link_meet(struct exi_sock *sk, int fd, bool download);
+/* Called when TX or RX traffic passed half.meet_at: does what is due then. No
+ * lock held. */
+void exi_link_meet(struct exi_sock *sk, int fd);
 
 /* Arms the triggers of a new connection. eager: the program asked both ends to
  * meet, whatever the traffic. */

@@ -34,6 +34,7 @@
 #include "core/meet/surroundings.h"
 #include "core/meet/way.h"
 #include "core/meet/why.h"
+#include "core/meet/worth.h"
 #include "core/sock/base.h"
 #include "core/sock/closing.h"
 #include "core/sock/holders.h"
@@ -200,6 +201,7 @@ static int meet_as_b_locked(struct exi_sock *sk, const struct exi_tuple *t)
 	/* Before it looks: of bytes that come meanwhile, A may wait. */
 	in = __atomic_load_n(&half[EXI_RX].bytes, __ATOMIC_RELAXED);
 	out = __atomic_load_n(&half[EXI_TX].bytes, __ATOMIC_RELAXED);
+	exi_worth_paid_locked(sk);
 	fd = reach_a(t);
 	if (fd == -ENOENT)
 		fd = reach_keyed_a(sk, t, &keyed);
@@ -207,7 +209,8 @@ static int meet_as_b_locked(struct exi_sock *sk, const struct exi_tuple *t)
 		/* By then A has decided. */
 		if (in > EXI_UPGRADE_BYTES && exi_proof_left(t))
 			return EXS_X_REASON_PEER_REQUEST;
-		if (!has_closed(sk, t)) {
+		sk->young = !t->afar && exi_proof_signed(t) > 0;
+		if (!sk->young && !has_closed(sk, t)) {
 			sk->vain_in = in;
 			sk->vain_out = out;
 		}
@@ -260,7 +263,7 @@ static uint64_t next_received_locked(struct exi_sock *sk)
 
 	EXI_LOCKED(&sk->link_lock);
 	if (!sk->base->sign_waits)
-		return bytes > at ? UINT64_MAX : at;
+		return bytes > at ? exi_marks_next(bytes) : at;
 	/* A found no sign before it sent the bytes of this mark. If it gets no
 	 * answers, it looks at its marks, before it sends their bytes. */
 	return sk->answers++ < AFTER_ANSWERS ? bytes : exi_marks_next(bytes);
@@ -420,7 +423,8 @@ bool exi_look_note_locked(struct exi_sock *sk)
 		return false;
 	if (!sk->link) {
 		if (looks_itself(sk) ||
-		    !look_later_locked(sk, 0, LOOK_NS, exi_now_ns() + LOOKS_NS))
+		    !look_later_locked(sk, exi_worth_left(sk), LOOK_NS,
+				       exi_now_ns() + LOOKS_NS))
 			return false;
 		sk->link->marked = true;
 		exi_sock_mark(sk, atomic_load(&sk->fd));
@@ -467,7 +471,7 @@ bool exi_look_done_locked(const struct exi_sock *sk)
 	if (sk->role == EXI_ROLE_CONNECT)
 		return at == EXI_LINK_ANSWERED && !sk->base->sign_waits;
 	if (sk->base->sign_waits)
-		return sk->answers > AFTER_ANSWERS &&
+		return sk->answers > AFTER_ANSWERS && !sk->young &&
 		       (out || in > EXI_MARKS_SIGNED);
 	return is_looked_for_locked(sk, in, out);
 }

@@ -431,10 +431,11 @@ static int sock_setup(struct exi_sock *sk, int fd, enum exi_role role,
 	sk->signs = false;
 	sk->latent_life = UINT32_MAX;
 	sk->giver = sk->looks = sk->answers = 0;
-	EXI_TABLE_RESET(&sk->download_since, 0);
+	EXI_TABLE_RESET(&sk->mark_since, 0);
+	sk->paid_at = 0;
 	sk->vain_in = sk->vain_out = 0;
 	EXI_TABLE_RESET(&sk->again, false);
-	sk->looked = sk->cut = sk->asks = sk->told = false;
+	sk->young = sk->looked = sk->cut = sk->asks = sk->told = false;
 	sk->keeps = EXS_X_REASON_NONE;
 	EXI_TABLE_RESET(&sk->named, false);
 	sk->record_left = 0;

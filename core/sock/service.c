@@ -149,6 +149,10 @@ static uint64_t time_left(uint64_t now)
 	t = next_timer_locked(now);
 	if (t && t->node.key < least)
 		least = t->node.key > now ? t->node.key : now;
+	/* Where each of many short connections has a timer for a while, the
+	 * thread is woken for the first of them, not for each. */
+	if (looks_at > now && looks_at < least)
+		least = looks_at;
 	looks_at = least;
 	exi_mutex_unlock(&service_lock);
 	ns = least < now + DAY_NS ? least - now : DAY_NS;
@@ -504,6 +508,8 @@ void exi_service_timed(struct exi_timer *t)
 	exi_mutex_lock(&service_lock);
 	exi_heap_put(&timed, &t->node, atomic_load(&t->deadline));
 	early = t->node.key < looks_at;
+	if (early)
+		looks_at = t->node.key;
 	exi_mutex_unlock(&service_lock);
 	if (early && !self)
 		eventfd_write(wake_fd, 1);

@@ -343,13 +343,16 @@ struct exi_sock {
 	 * or EXI_HEIR(); 0: none; see handed.h. again, looks: see again.h. */
 	uint64_t giver;
 	uint32_t looks;
-	/* When the bytes from B to A passed their first mark, in exi_ticks();
-	 * 0: not yet. */
-	_Atomic uint64_t download_since;
+	/* When it passed its first mark, and when its meeting began to cost
+	 * something, in exi_ticks(); 0: not yet. See worth.h; the last two are
+	 * guarded by link_lock. */
+	_Atomic uint64_t mark_since;
+	uint64_t paid_at, paid_moves;
 	uint32_t answers; /* of a peer without the sign; link_lock */
 	/* B: the bytes received and sent when a look found nobody, the last
-	 * time; link_lock. */
+	 * time, and whether the peer meets later; link_lock. */
 	uint64_t vain_in, vain_out;
+	bool young;
 	_Atomic bool again; /* written with link_lock; a mark looks without */
 	bool looked;	    /* by time, after the last mark; link_lock */
 	bool cut;	    /* it ended in the midst of a meeting; link_lock */

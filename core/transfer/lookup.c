@@ -13,27 +13,21 @@
 #include "core/meet/begin.h"
 #include "core/meet/find.h"
 #include "core/meet/meet.h"
+#include "core/meet/worth.h"
 #include "core/sock/table.h"
 #include "core/transfer/family.h"
 #include "core/transfer/switch.h"
 
 /* Not in a handler: the next call finds the mark passed, too. */
-static void at_mark(struct exi_sock *sk, int fd, bool download)
+static void at_mark(struct exi_sock *sk, int fd, enum exi_dir dir, uint64_t at,
+		    size_t len)
 {
 	if (exi_signals_within())
 		return;
 	if (exi_sock_met(sk) && !atomic_load(&sk->sh->handed))
 		exi_switch_unawaited(sk, fd);
-	else
-		exi_link_meet(sk, fd, download);
-}
-
-/* Whether the mark is one for bytes from B to A. A connection that another
- * process had has its own marks. */
-static bool is_download(const struct exi_sock *sk, uint64_t at)
-{
-	return at >= EXI_LINK_DOWNLOAD &&
-	       !atomic_load_explicit(&sk->again, memory_order_relaxed);
+	else if (!exi_worth_later(sk, fd, dir, at, len))
+		exi_link_meet(sk, fd);
 }
 
 void exi_flow_after_recv(struct exi_sock *sk, int fd)
@@ -42,8 +36,7 @@ void exi_flow_after_recv(struct exi_sock *sk, int fd)
 	uint64_t at = atomic_load_explicit(&h->meet_at, memory_order_relaxed);
 
 	if (exi_unlikely(__atomic_load_n(&h->bytes, __ATOMIC_RELAXED) > at))
-		at_mark(sk, fd,
-			sk->role == EXI_ROLE_CONNECT && is_download(sk, at));
+		at_mark(sk, fd, EXI_RX, at, 0);
 }
 
 /* Between hosts a round trip is no rest. */
@@ -97,6 +90,5 @@ void exi_flow_before_send(struct exi_sock *sk, int fd, size_t len)
 	uint64_t at = atomic_load_explicit(&h->meet_at, memory_order_relaxed);
 
 	if (exi_unlikely(at != UINT64_MAX && passes(sk, at, len)))
-		at_mark(sk, fd,
-			sk->role == EXI_ROLE_ACCEPT && is_download(sk, at));
+		at_mark(sk, fd, EXI_TX, at, len);
 }

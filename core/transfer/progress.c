@@ -420,7 +420,7 @@ void exi_flow_meet(struct exi_sock *sk, enum exi_dir dir)
 
 	if (exi_likely(!mark_passed(h)))
 		return;
-	exi_link_meet(sk, atomic_load(&sk->fd), false);
+	exi_link_meet(sk, atomic_load(&sk->fd));
 	/* A meeting is under way, or the end: neither needs a mark. */
 	if (mark_passed(h))
 		atomic_store(&h->meet_at, UINT64_MAX);

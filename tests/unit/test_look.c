@@ -38,7 +38,7 @@ static void sent(uint64_t bytes, uint64_t mark)
 {
 	struct exi_half *half = sk->sh->half;
 
-	atomic_store(&sk->download_since, 1);
+	atomic_store(&sk->mark_since, 1);
 	__atomic_store_n(&half[EXI_TX].bytes, bytes, __ATOMIC_RELAXED);
 	atomic_store(&half[EXI_TX].meet_at, mark);
 }
@@ -71,7 +71,7 @@ static void a_mark_is_not_passed_by_what_is_only_offered(void **state)
 static void what_has_just_begun_is_not_looked_for(void **state)
 {
 	sent(2 * MB, MB);
-	atomic_store(&sk->download_since, 0);
+	atomic_store(&sk->mark_since, 0);
 	exi_flow_before_send(sk, ends[0], 1000);
 	T_EQ(atomic_load(&sk->sh->half[EXI_TX].meet_at), MB);
 	T(!looks_later());
