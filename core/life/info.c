@@ -52,8 +52,8 @@ int exi_info_of(struct exi_sock *sk, int fd, exs_x_sockinfo_t *ret)
 	h = &sh->half[EXI_RX];
 	stpncpy(i.exs_x_rx_fabric, fabric(sk, EXI_RX),
 		sizeof(i.exs_x_rx_fabric) - 1);
-	i.exs_x_rx_bytes = h->bytes;
-	i.exs_x_rx_fabric_bytes = h->fabric_bytes;
+	i.exs_x_rx_bytes = h->bytes - h->beside;
+	i.exs_x_rx_fabric_bytes = h->fabric_bytes - h->fabric_beside;
 	i.exs_x_rx_direct_bytes = exi_place_bytes(sk, EXI_RX);
 	fill_half(h, &i);
 	exi_half_unlock(h);
@@ -62,8 +62,8 @@ int exi_info_of(struct exi_sock *sk, int fd, exs_x_sockinfo_t *ret)
 	h = &sh->half[EXI_TX];
 	stpncpy(i.exs_x_tx_fabric, fabric(sk, EXI_TX),
 		sizeof(i.exs_x_tx_fabric) - 1);
-	i.exs_x_tx_bytes = h->bytes;
-	i.exs_x_tx_fabric_bytes = h->fabric_bytes;
+	i.exs_x_tx_bytes = h->bytes - h->beside;
+	i.exs_x_tx_fabric_bytes = h->fabric_bytes - h->fabric_beside;
 	i.exs_x_tx_direct_bytes = exi_place_bytes(sk, EXI_TX);
 	fill_half(h, &i);
 	i.exs_x_paired = sk->fab && sk->fab->bell >= 0;

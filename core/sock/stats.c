@@ -372,7 +372,9 @@ static void turn(struct exi_stats_entry *e)
 static void begin_half(struct exi_stats_dir *s, struct exi_half *h,
 		       uint32_t line)
 {
-	EXI_STATS_SET(&s->bytes, __atomic_load_n(&h->bytes, __ATOMIC_RELAXED));
+	EXI_STATS_SET(&s->bytes,
+		      __atomic_load_n(&h->bytes, __ATOMIC_RELAXED) -
+			      __atomic_load_n(&h->beside, __ATOMIC_RELAXED));
 	EXI_STATS_SET(&s->fabric_bytes, 0);
 	EXI_STATS_SET(&s->direct_bytes, 0);
 	EXI_STATS_SET(&s->moves, 0);
@@ -413,8 +415,9 @@ void exi_stats_begin(struct exi_sock *sk)
 static void count_ended(struct exi_stats_head *h, const struct exi_half *half,
 			enum exi_dir d)
 {
-	atomic_fetch_add(&h->ended_bytes[d], half->bytes);
-	atomic_fetch_add(&h->ended_fabric_bytes[d], half->fabric_bytes);
+	atomic_fetch_add(&h->ended_bytes[d], half->bytes - half->beside);
+	atomic_fetch_add(&h->ended_fabric_bytes[d],
+			 half->fabric_bytes - half->fabric_beside);
 	atomic_fetch_add(&h->ended_moves[d], half->moves);
 }
 

@@ -83,19 +83,20 @@ void exi_stats_rest_locked(const struct exi_half *h);
 /* The same, and publishes that the direction moved just now. */
 void exi_stats_timed_locked(struct exi_half *h);
 
-/* After each transfer, with the lock of the direction held. The clock is read
- * for one in 16 transfers, after a sleep, and where the kernel was called
- * anyway. */
+/* After each transfer, with the lock of the direction held: the bytes that have
+ * moved. The clock is read for one in 16 transfers, after a sleep, and where
+ * the kernel was called anyway. */
 #define EXI_STATS_TIMED 16u
-static inline void exi_stats_moved_locked(struct exi_half *h, bool kernel)
+static inline void exi_stats_moved_locked(struct exi_half *h, uint64_t bytes,
+					  uint64_t fabric_bytes, bool kernel)
 {
 	struct exi_stats_dir *s = exi_stats_of(h);
 
 	EXI_LOCKED(&h->lock);
 	if (exi_unlikely(!s))
 		return;
-	EXI_STATS_SET(&s->bytes, h->bytes);
-	EXI_STATS_SET(&s->fabric_bytes, h->fabric_bytes);
+	EXI_STATS_SET(&s->bytes, bytes);
+	EXI_STATS_SET(&s->fabric_bytes, fabric_bytes);
 	EXI_STATS_SET(&s->moves, h->moves);
 	if (exi_unlikely(--h->stats_left < 0 || kernel))
 		exi_stats_timed_locked(h);

@@ -162,6 +162,10 @@ struct exi_half {
 	uint64_t back;	  /* RX: bytes read from TCP since it gave back */
 	uint64_t target;  /* RX: the TCP byte after which the ring begins */
 	uint64_t drained; /* TX: fabric_bytes that TCP carried again */
+	/* How many of bytes and fabric_bytes the messages of SOCK_SEQPACKET
+	 * have beside what the program sent. Stored whole. */
+	uint64_t beside;
+	uint64_t fabric_beside;
 	uint64_t sleeps;
 	uint64_t spins;
 	uint64_t ups;

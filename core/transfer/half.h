@@ -85,9 +85,10 @@ ssize_t exi_half_recv_ended_locked(struct exi_sock *sk, struct exi_half *h);
 ssize_t exi_half_end_read_locked(struct exi_sock *sk, struct exi_half *h);
 
 /* Counts n bytes that moved; fabric: by a fabric. The direction's lock is held;
- * both counts are read without it, so they are stored whole. */
-static inline void exi_half_account_locked(struct exi_half *h, ssize_t n,
-					   bool fabric)
+ * both counts are read without it, so they are stored whole. Messages of
+ * SOCK_SEQPACKET are not only counted so. */
+static inline void exi_half_count_locked(struct exi_half *h, ssize_t n,
+					 bool fabric)
 {
 	EXI_LOCKED(&h->lock);
 	__atomic_store_n(&h->bytes, h->bytes + (uint64_t)n, __ATOMIC_RELAXED);
@@ -96,7 +97,15 @@ static inline void exi_half_account_locked(struct exi_half *h, ssize_t n,
 				 h->fabric_bytes + (uint64_t)n,
 				 __ATOMIC_RELAXED);
 	h->moves++;
-	exi_stats_moved_locked(h, !fabric);
+}
+
+/* The same, and publishes the counts. */
+static inline void exi_half_account_locked(struct exi_half *h, ssize_t n,
+					   bool fabric)
+{
+	EXI_LOCKED(&h->lock);
+	exi_half_count_locked(h, n, fabric);
+	exi_stats_moved_locked(h, h->bytes, h->fabric_bytes, !fabric);
 }
 
 /* A call of the kernel's own begins. The direction's lock is held. */

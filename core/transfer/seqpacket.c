@@ -20,6 +20,7 @@
 #include "core/fabric/provider.h"
 #include "core/meet/pair.h"
 #include "core/sock/base.h"
+#include "core/sock/stats.h"
 #include "core/sock/table.h"
 #include "core/transfer/attempt.h"
 #include "core/transfer/half.h"
@@ -31,6 +32,22 @@
 
 /* The smallest SO_SNDBUF admits this, so that it is not asked for. */
 #define SURELY_FITS 2048
+
+/* A message of len bytes moved. */
+static void account_locked(struct exi_half *h, size_t len, bool fabric)
+{
+	size_t unit = exi_seq_unit(len);
+
+	EXI_LOCKED(&h->lock);
+	__atomic_store_n(&h->beside, h->beside + unit - len, __ATOMIC_RELAXED);
+	if (fabric)
+		__atomic_store_n(&h->fabric_beside,
+				 h->fabric_beside + unit - len,
+				 __ATOMIC_RELAXED);
+	exi_half_count_locked(h, (ssize_t)unit, fabric);
+	exi_stats_moved_locked(h, h->bytes - h->beside,
+			       h->fabric_bytes - h->fabric_beside, !fabric);
+}
 
 /* --- sending ------------------------------------------------------------- */
 
@@ -83,7 +100,7 @@ static ssize_t send_ring_locked(struct exi_sock *sk, struct exi_half *h,
 		atomic_store(&sk->sh->gone, 1);
 		return send_bereft_locked(sk, h);
 	}
-	exi_half_account_locked(h, (ssize_t)unit, true);
+	account_locked(h, len, true);
 	return (ssize_t)len;
 }
 
@@ -116,7 +133,7 @@ ssize_t exi_seq_send_locked(struct exi_sock *sk, struct exi_half *h,
 	n = sendmsg(sk->tcp->fd, m, flags | MSG_DONTWAIT | MSG_NOSIGNAL);
 	if (n < 0)
 		return -errno;
-	exi_half_account_locked(h, (ssize_t)exi_seq_unit((size_t)n), false);
+	account_locked(h, (size_t)n, false);
 	exi_link_by_kernel(began, n ? n : 1);
 	return n;
 }
@@ -243,7 +260,7 @@ static ssize_t recv_ring_locked(struct exi_sock *sk, struct exi_half *h,
 		if (!take(sk, &head, HEAD) || !take_into(sk, m, n) ||
 		    !skip(sk, unit - HEAD - n))
 			return invalid_locked(sk, h);
-		exi_half_account_locked(h, (ssize_t)unit, true);
+		account_locked(h, head, true);
 		/* The sender counts what was taken. */
 		sk->fab->rops->full(sk->fab);
 	}
@@ -314,7 +331,7 @@ static ssize_t recv_kernel_locked(struct exi_sock *sk, struct exi_half *h,
 	if (!(flags & MSG_PEEK)) {
 		size_t unit = exi_seq_unit((size_t)n);
 
-		exi_half_account_locked(h, (ssize_t)unit, false);
+		account_locked(h, (size_t)n, false);
 		if (h->mode == EXI_MODE_LEFT)
 			exi_switch_read_locked(sk,
 					       unit < h->left ? unit : h->left);
