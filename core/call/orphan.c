@@ -419,37 +419,62 @@ static void put_message(struct left *l, const void *from, size_t n)
 		l->f.reset = true;
 }
 
-static void move_messages_locked(struct exi_sock *sk, struct exi_half *rx,
-				 struct left *l, char *buf)
+/* The first unread message: its length, or as a receive. */
+static ssize_t length_locked(struct exi_sock *sk, struct exi_half *rx,
+			     struct exi_seq_end *end)
 {
-	struct iovec v = { .iov_base = buf, .iov_len = EXI_SEQ_MAX };
+	struct msghdr none = { 0 };
+
+	EXI_LOCKED(&rx->lock);
+	return exi_seq_recv_locked(sk, rx, &none, 0, MSG_PEEK | MSG_TRUNC, end);
+}
+
+static int move_messages_locked(struct exi_sock *sk, struct exi_half *rx,
+				struct left *l)
+{
 	struct exi_seq_end end = { 0 };
+	struct iovec v = { .iov_base = NULL };
 	ssize_t n;
 
 	EXI_LOCKED(&rx->lock);
 	l->f.reset = exi_half_cut_locked(sk, rx);
-	for (;;) {
+	while ((n = length_locked(sk, rx, &end)) >= 0 && !end.over) {
 		struct msghdr m = { .msg_iov = &v, .msg_iovlen = 1 };
+		char *more = realloc(v.iov_base, (size_t)n + 1);
 
-		n = exi_seq_recv_locked(sk, rx, &m, EXI_SEQ_MAX, 0, &end);
+		if (!more) {
+			free(v.iov_base);
+			return -ENOMEM;
+		}
+		v.iov_base = more;
+		v.iov_len = (size_t)n;
+		n = exi_seq_recv_locked(sk, rx, &m, (size_t)n, 0, &end);
 		if (n < 0 || end.over)
 			break;
-		put_message(l, buf, (size_t)n);
+		put_message(l, v.iov_base, (size_t)n);
 	}
+	free(v.iov_base);
 	l->f.reset = l->f.reset || (n < 0 && n != -EAGAIN);
+	return 0;
 }
 
 /* Those in the kernel are not copied. */
-static void copy_messages_locked(struct exi_sock *sk, struct exi_half *rx,
-				 struct left *l, char *buf)
+static int copy_messages_locked(struct exi_sock *sk, struct exi_half *rx,
+				struct left *l)
 {
-	size_t n = 0;
+	size_t n, len = 0, at = 0;
 	const char *next;
+	char *buf;
 
 	EXI_LOCKED(&rx->lock);
 	l->f.reset = rx->mode != EXI_MODE_RING;
-	for (size_t at = 0; (next = exi_seq_next_locked(sk, rx, buf, &at, &n));)
-		put_message(l, next, n);
+	buf = exi_seq_copy_locked(sk, rx, &n);
+	if (!buf)
+		return -ENOMEM;
+	while ((next = exi_seq_next(buf, n, &at, &len)))
+		put_message(l, next, len);
+	free(buf);
+	return 0;
 }
 
 /* Moves the unread messages, or copies them: they were admitted to a queue that
@@ -458,21 +483,13 @@ static void copy_messages_locked(struct exi_sock *sk, struct exi_half *rx,
 static int put_messages(struct exi_sock *sk, struct left *l, bool keep)
 {
 	struct exi_half *rx = &exi_sock_shared(sk)->half[EXI_RX];
-	char *buf = malloc(EXI_SEQ_MAX);
 	int ret = -EBADF;
 
-	if (!buf)
-		return -ENOMEM;
 	exi_lock(&rx->lock);
-	if (exi_sock_lasts(sk, l->generation)) {
-		ret = 0;
-		if (keep)
-			copy_messages_locked(sk, rx, l, buf);
-		else
-			move_messages_locked(sk, rx, l, buf);
-	}
+	if (exi_sock_lasts(sk, l->generation))
+		ret = keep ? copy_messages_locked(sk, rx, l)
+			   : move_messages_locked(sk, rx, l);
 	exi_unlock(&rx->lock);
-	free(buf);
 	return ret;
 }
 

@@ -45,11 +45,16 @@ ssize_t exi_seq_recv_locked(struct exi_sock *sk, struct exi_half *h,
  * it counts as, 0 when there are none, -errno. TX. */
 ssize_t exi_seq_drain_locked(struct exi_sock *sk);
 
-/* The messages in the ring that are unread, one after the other, which stay:
- * the address and *ret_len of the next; null: there are no more. *at is 0 at
- * first; buf has EXI_SEQ_MAX bytes, and keeps all of them. RX. */
-const char *exi_seq_next_locked(struct exi_sock *sk, struct exi_half *h,
-				char *buf, size_t *at, size_t *ret_len);
+/* Copies the units in the ring that are unread, which stay: *ret_n bytes, to be
+ * freed; null: no memory. RX. */
+char *exi_seq_copy_locked(struct exi_sock *sk, struct exi_half *h,
+			  size_t *ret_n);
+
+/* The messages of these n bytes, one after the other: the address and *ret_len
+ * of the next; null: there are no more. *at is 0 at first. The bytes are a
+ * peer's. */
+const char *exi_seq_next(const char *buf, size_t n, size_t *at,
+			 size_t *ret_len);
 
 /* The bytes of the messages in the ring that are unread, without their
  * overhead. RX. */

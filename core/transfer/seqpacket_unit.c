@@ -66,36 +66,45 @@ ssize_t exi_seq_drain_locked(struct exi_sock *sk)
 	return ret < 0 ? -errno : (ssize_t)exi_seq_unit(head);
 }
 
-const char *exi_seq_next_locked(struct exi_sock *sk, struct exi_half *h,
-				char *buf, size_t *at, size_t *ret_len)
+char *exi_seq_copy_locked(struct exi_sock *sk, struct exi_half *h,
+			  size_t *ret_n)
 {
 	size_t n = sk->fab ? sk->fab->rops->unread(sk->fab) : 0;
-	const char *ret = buf + *at + HEAD;
-	uint32_t head;
+	ssize_t got = 0;
+	char *buf;
 
 	EXI_LOCKED(&h->lock);
 	n = exi_half_heard_locked(h, n);
-	n = n < EXI_SEQ_MAX ? n : EXI_SEQ_MAX;
-	if (!*at && n && sk->fab->ops->recv(sk->fab, buf, n, MSG_PEEK) <= 0)
+	buf = malloc(n + 1); /* not 0 */
+	if (buf && n)
+		got = sk->fab->ops->recv(sk->fab, buf, n, MSG_PEEK);
+	*ret_n = got > 0 ? (size_t)got : 0;
+	return buf;
+}
+
+const char *exi_seq_next(const char *buf, size_t n, size_t *at, size_t *ret_len)
+{
+	const char *ret = buf + *at + HEAD;
+	uint32_t len;
+
+	if (n - *at < HEAD)
 		return NULL;
-	if (n < HEAD || *at > n - HEAD)
+	memcpy(&len, buf + *at, HEAD);
+	if (len > EXI_SEQ_MAX || exi_seq_unit(len) > n - *at)
 		return NULL;
-	memcpy(&head, buf + *at, HEAD);
-	if (head > EXI_SEQ_MAX || exi_seq_unit(head) > n - *at)
-		return NULL;
-	*at += exi_seq_unit(head);
-	*ret_len = head;
+	*at += exi_seq_unit(len);
+	*ret_len = len;
 	return ret;
 }
 
 size_t exi_seq_unread_locked(struct exi_sock *sk, struct exi_half *h)
 {
-	char *buf = malloc(EXI_SEQ_MAX);
-	size_t sum = 0, at = 0, n;
+	size_t sum = 0, at = 0, n, len;
+	char *buf = exi_seq_copy_locked(sk, h, &n);
 
 	EXI_LOCKED(&h->lock);
-	while (buf && exi_seq_next_locked(sk, h, buf, &at, &n))
-		sum += n;
+	while (buf && exi_seq_next(buf, n, &at, &len))
+		sum += len;
 	free(buf);
 	return sum;
 }

@@ -15,6 +15,7 @@
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/select.h>
 #include <sys/sendfile.h>
 #include <sys/syscall.h>
@@ -808,6 +809,26 @@ ROW(packet_unread)
 	get_now("recv", here, 64);
 	is("SIOCOUTQ", ioctl(peer, SIOCOUTQ, &n));
 	say("%d", n);
+}
+
+/* To answer takes hardly any memory. */
+ROW(packet_unread_in_little_memory)
+{
+	struct rlimit r;
+	FILE *f = fopen("/proc/self/statm", "re");
+	unsigned long pages;
+
+	packets();
+	put("three");
+	put("fifteen");
+	if (!f || fscanf(f, "%lu", &pages) != 1)
+		die("read statm");
+	fclose(f);
+	r.rlim_cur = r.rlim_max = (pages + 8192) * 4096;
+	if (setrlimit(RLIMIT_AS, &r))
+		die("set a limit");
+	unread("unread", here);
+	get_now("recv", here, 64);
 }
 
 ROW(packet_urgent)
