@@ -189,8 +189,9 @@ struct exi_conn {
 	 * no such limit. A ring may always have its initial size. */
 	uint32_t most;
 	/* Not 0: what is sent goes by whole. It is admitted while fewer bytes
-	 * than this are unread, and ready(EXI_TX) while at most a quarter. */
-	uint32_t whole;
+	 * than this are unread, and ready(EXI_TX) while at most a quarter. It
+	 * may change, but not from or to 0. Stored with the TX lock held. */
+	_Atomic uint32_t whole;
 	struct exi_shared *sh; /* the core's: exi_conn_rang() counts there */
 	/* The last bell did not reach the peer, which is gone. */
 	_Atomic bool unheard;

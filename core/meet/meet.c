@@ -397,10 +397,13 @@ int exi_meet_fabric_new(struct exi_sock *sk, const struct exi_provider *p)
 
 	if (!c)
 		return -ENOMEM;
+	exi_meet_lock_halves(sk);
 	if (sk->base->most)
 		c->most = sk->base->most(sk->tcp->fd);
-	c->whole = sk->base->admits ? sk->base->admits(sk->tcp->fd) : 0;
-	exi_meet_lock_halves(sk);
+	/* Under the lock: SO_SNDBUF may be set meanwhile. */
+	atomic_store_explicit(
+		&c->whole, sk->base->admits ? sk->base->admits(sk->tcp->fd) : 0,
+		memory_order_relaxed);
 	atomic_store(&sk->remote, p->caps & EXI_CAP_REMOTE);
 	__atomic_store_n(&sk->fab, c, __ATOMIC_RELAXED);
 	exi_meet_unlock_halves(sk);

@@ -146,61 +146,108 @@ static ssize_t invalid_locked(struct exi_sock *sk, struct exi_half *h)
 	return exi_flow_fabric_failed_locked(sk, h);
 }
 
-/* Takes n bytes of the ring, which are there. */
-static bool take(struct exi_sock *sk, void *to, size_t n)
-{
-	for (size_t done = 0; done < n;) {
-		ssize_t ret = sk->fab->ops->recv(sk->fab, (char *)to + done,
-						 n - done, 0);
+/* The next buffers of a message that is received. */
+struct room {
+	const struct iovec *v;
+	size_t at;
+};
 
-		if (ret <= 0)
+static void fill(struct room *to, const char *from, size_t n)
+{
+	while (n) {
+		size_t part = to->v->iov_len - to->at;
+
+		if (!part) {
+			to->v++;
+			to->at = 0;
+			continue;
+		}
+		part = part < n ? part : n;
+		memcpy((char *)to->v->iov_base + to->at, from, part);
+		to->at += part;
+		from += part;
+		n -= part;
+	}
+}
+
+/* The first message in the ring: its length, and where its first record's bytes
+ * are, of which there are *ret_n. 1, or what a receive from the ring returns:
+ * -EAGAIN, 0 at the end. -ENODATA: a part of it is missing. */
+static ssize_t look_first(struct exi_sock *sk, const char **ret_at,
+			  size_t *ret_n, uint32_t *ret_len)
+{
+	const void *at;
+	size_t n = sk->fab->lops->look(sk->fab, &at), unit;
+
+	if (!n) {
+		char none;
+		ssize_t got = sk->fab->ops->recv(sk->fab, &none, 1, MSG_PEEK);
+
+		if (got <= 0)
+			return got;
+		n = sk->fab->lops->look(sk->fab, &at); /* it came just now */
+	}
+	if (n < HEAD)
+		return -EPROTO;
+	memcpy(ret_len, at, HEAD);
+	if (*ret_len > EXI_SEQ_MAX)
+		return -EPROTO;
+	unit = exi_seq_unit(*ret_len);
+	if (n > unit)
+		return -EPROTO;
+	if (n < unit && sk->fab->rops->unread(sk->fab) < unit)
+		return -ENODATA;
+	*ret_at = at;
+	*ret_n = n;
+	return 1;
+}
+
+/* Takes the first message: its first n bytes come into m's buffers. */
+static bool take(struct exi_sock *sk, const struct msghdr *m, size_t n,
+		 size_t unit)
+{
+	struct room to = { .v = m->msg_iov };
+	size_t skip = HEAD;
+
+	for (size_t left = unit, got; left; left -= got) {
+		const void *at;
+		size_t part;
+
+		got = sk->fab->lops->look(sk->fab, &at);
+		if (got <= skip || got > left)
 			return false;
-		done += (size_t)ret;
+		part = got - skip < n ? got - skip : n;
+		fill(&to, (const char *)at + skip, part);
+		sk->fab->lops->took(sk->fab, got);
+		n -= part;
+		skip = 0;
 	}
 	return true;
 }
 
-static bool skip(struct exi_sock *sk, size_t n)
+/* The first n bytes of a message, which stays. Its first record has bytes
+ * up to `there`. */
+static int peek(struct exi_sock *sk, const struct msghdr *m, size_t n,
+		const char *at, size_t there)
 {
-	char none[4096];
+	struct room to = { .v = m->msg_iov };
+	char *buf;
 
-	for (size_t part; n; n -= part) {
-		part = n < sizeof(none) ? n : sizeof(none);
-		if (!take(sk, none, part))
-			return false;
+	if (HEAD + n <= there) {
+		fill(&to, at + HEAD, n);
+		return 0;
 	}
-	return true;
-}
-
-static bool take_into(struct exi_sock *sk, const struct msghdr *m, size_t n)
-{
-	for (size_t i = 0, part; n; i++, n -= part) {
-		part = m->msg_iov[i].iov_len < n ? m->msg_iov[i].iov_len : n;
-		if (part && !take(sk, m->msg_iov[i].iov_base, part))
-			return false;
-	}
-	return true;
-}
-
-/* The first n bytes of a message, which stay. */
-static int peek_into(struct exi_sock *sk, const struct msghdr *m, size_t n)
-{
-	char *buf = malloc(HEAD + n), *at = buf + HEAD;
-	int ret = -ENOMEM;
-
+	buf = malloc(HEAD + n);
 	if (!buf)
-		return ret;
-	ret = sk->fab->ops->recv(sk->fab, buf, HEAD + n, MSG_PEEK) ==
-			      (ssize_t)(HEAD + n)
-		      ? 0
-		      : -EPROTO;
-	for (size_t i = 0, part; !ret && n; i++, n -= part, at += part) {
-		part = m->msg_iov[i].iov_len < n ? m->msg_iov[i].iov_len : n;
-		if (part)
-			memcpy(m->msg_iov[i].iov_base, at, part);
+		return -ENOMEM;
+	if (sk->fab->ops->recv(sk->fab, buf, HEAD + n, MSG_PEEK) !=
+	    (ssize_t)(HEAD + n)) {
+		free(buf);
+		return -EPROTO;
 	}
+	fill(&to, buf + HEAD, n);
 	free(buf);
-	return ret;
+	return 0;
 }
 
 /* Nothing is in the ring, or its end is. */
@@ -222,8 +269,9 @@ static ssize_t recv_ring_locked(struct exi_sock *sk, struct exi_half *h,
 {
 	/* Before the look at the ring, as in exi_recv_ring_locked(). */
 	bool left = atomic_load(&sk->sh->gone) || atomic_load(&sk->sh->rx_fin);
-	uint32_t head = 0;
-	size_t n, unit;
+	const char *at;
+	uint32_t len;
+	size_t n, there;
 	ssize_t got;
 
 	EXI_LOCKED(&h->lock);
@@ -238,33 +286,28 @@ static ssize_t recv_ring_locked(struct exi_sock *sk, struct exi_half *h,
 			       ? exi_half_end_read_locked(sk, h)
 			       : exi_half_recv_ended_locked(sk, h);
 	}
-	got = sk->fab->ops->recv(sk->fab, &head, HEAD, MSG_PEEK);
+	got = look_first(sk, &at, &there, &len);
+	if (got == -ENODATA) /* it was published at once: memory is missing */
+		return exi_attempt_recv_unfit_locked(sk, h);
+	if (got == -EPROTO)
+		return invalid_locked(sk, h);
 	if (got <= 0)
 		return no_message_locked(sk, h, got, left, ret);
-	unit = exi_seq_unit(head);
-	if (got != HEAD || head > EXI_SEQ_MAX)
-		return invalid_locked(sk, h);
-	/* All of it was published at once: what is missing is memory. */
-	if (sk->fab->rops->unread(sk->fab) < unit)
-		return exi_attempt_recv_unfit_locked(sk, h);
-	n = head < room ? head : room;
-	m->msg_flags = n < head ? MSG_TRUNC : 0;
+	n = len < room ? len : room;
+	m->msg_flags = n < len ? MSG_TRUNC : 0;
 	m->msg_flags |= flags & MSG_CMSG_CLOEXEC;
 	m->msg_controllen = 0;
 	if (flags & MSG_PEEK) {
-		int err = peek_into(sk, m, n);
+		int err = peek(sk, m, n, at, there);
 
 		if (err)
 			return err == -EPROTO ? invalid_locked(sk, h) : err;
 	} else {
-		if (!take(sk, &head, HEAD) || !take_into(sk, m, n) ||
-		    !skip(sk, unit - HEAD - n))
+		if (!take(sk, m, n, exi_seq_unit(len)))
 			return invalid_locked(sk, h);
-		account_locked(h, head, true);
-		/* The sender counts what was taken. */
-		sk->fab->rops->full(sk->fab);
+		account_locked(h, len, true);
 	}
-	return (ssize_t)(flags & MSG_TRUNC ? head : n);
+	return (ssize_t)(flags & MSG_TRUNC ? len : n);
 }
 
 /* Whether a receive of no bytes in the kernel was the end. A message of no

@@ -99,7 +99,6 @@ struct shmp_priv {
 	/* Counted against EXS_MEMORY_LIMIT_MB, and the same. */
 	uint64_t charged;
 	uint64_t borrowed; /* for the peer's segment */
-	uint32_t whole;	   /* exi_conn.whole */
 	bool small;	   /* there was no memory left for growing */
 	bool gave_up;	   /* the ring could not grow, and the reader stalled */
 	bool starved;	   /* a page of our ring could not be made */
@@ -148,6 +147,12 @@ static inline struct shmp_priv *shmp_priv(struct exi_conn *c)
 static inline struct shmp_shared *shmp_shared(struct exi_conn *c)
 {
 	return c->shared;
+}
+
+/* exi_conn.whole */
+static inline uint32_t shmp_whole(const struct exi_conn *c)
+{
+	return atomic_load_explicit(&c->whole, memory_order_relaxed);
 }
 
 /* The size of the ring that position pos lies in. */

@@ -202,7 +202,8 @@ static inline void pass(struct exi_conn *c, uint32_t len)
 	rx->len = 0;
 	atomic_store_explicit(&shmp_priv(c)->mine->read, rx->pos,
 			      memory_order_relaxed);
-	if (tells(rx, rx->pos))
+	/* A sender of whole messages counts those that were not taken. */
+	if (tells(rx, rx->pos) || shmp_whole(c))
 		shmp_publish_taken(c);
 }
 

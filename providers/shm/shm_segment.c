@@ -299,7 +299,6 @@ static int make(struct exi_conn *c, struct exi_blob *ret)
 	if (c->most && c->most < ring)
 		p->out_bytes = c->most > start ? c->most : start;
 	p->out_start = start;
-	p->whole = c->whole;
 	memset(ret, 0, sizeof(*ret));
 	memcpy(ret->bytes, &blob, sizeof(blob));
 	ret->fd = fd;

@@ -540,6 +540,7 @@ int shmp_conn_end(struct exi_conn *c)
 	if (tx->ended)
 		return 0;
 	tx->ended = 1;
+	atomic_store_explicit(&p->mine->ends, 1, memory_order_relaxed);
 	zero_next(p, tx, 0);
 	publish(c, shmp_out(p, tx, tx->head), SHMP_END, 0);
 	return 0;
@@ -615,7 +616,7 @@ static int find_whole(struct exi_conn *c, size_t len, struct parts *ret)
 
 	if (room < 0)
 		return -EPROTO;
-	if (tx->head - tx->taken >= p->whole) {
+	if (tx->head - tx->taken >= shmp_whole(c)) {
 		tx->full_at = tx->taken;
 		return -EAGAIN;
 	}

@@ -32,16 +32,17 @@ static bool readable(struct shmp_priv *p, struct shmp_rx *rx)
  * wait, may keep its peer waiting. A ring that can grow, or is to be left,
  * counts as writable: a program that asks before each send never finds that
  * there is no room, so the question counts as that. */
-static bool writable(struct shmp_priv *p, struct shmp_tx *tx)
+static bool writable(struct exi_conn *c, struct shmp_tx *tx)
 {
+	struct shmp_priv *p = shmp_priv(c);
 	int64_t room = shmp_refresh_limit(tx, p);
 
 	/* The connection goes to TCP. */
 	if (exi_unlikely(p->starved) && room >= 0)
 		return false;
 	/* Sleepers are woken for a quarter of the ring. */
-	if (exi_unlikely(p->whole) && room >= 0)
-		return tx->head - tx->taken <= p->whole / 4;
+	if (exi_unlikely(shmp_whole(c)) && room >= 0)
+		return tx->head - tx->taken <= shmp_whole(c) / 4;
 	if (exi_likely(room - (int64_t)SHMP_RESERVE >= tx->bytes / 8))
 		return true;
 	if (!shmp_can_grow(p, tx) && (!p->small || p->gave_up))
@@ -78,18 +79,18 @@ static bool was_admitted(struct shmp_tx *tx)
 
 /* 0: the peer sends a wake-up when it takes something, from what it has taken
  * now. */
-static int request_space(struct shmp_priv *p, struct shmp_tx *tx, uint32_t bits)
+static int request_space(struct exi_conn *c, struct shmp_tx *tx, uint32_t bits)
 {
 	uint64_t taken;
 
 	do {
-		if (writable(p, tx))
+		if (writable(c, tx))
 			return -EBUSY;
 		taken = tx->taken;
-		if (exi_unlikely(p->whole) && was_admitted(tx))
+		if (exi_unlikely(shmp_whole(c)) && was_admitted(tx))
 			return -EBUSY;
-		request(&p->mine->space_wait, taken, bits);
-		if (writable(p, tx))
+		request(&shmp_priv(c)->mine->space_wait, taken, bits);
+		if (writable(c, tx))
 			return -EBUSY;
 	} while (taken != tx->taken);
 	return 0;
@@ -165,7 +166,7 @@ static int conn_arm(struct exi_conn *c, enum exi_dir dir, enum exi_wake how)
 	if (how == EXI_WAKE_NEXT)
 		return request_next(c);
 	ret = dir == EXI_RX ? request_data(c, bits)
-			    : request_space(shmp_priv(c), &s->tx, bits);
+			    : request_space(c, &s->tx, bits);
 
 	/* A request that is left behind costs at most one needless ring. */
 	if (ret == 0 && how == EXI_WAKE_WORD)
@@ -209,7 +210,7 @@ static bool conn_ready(struct exi_conn *c, enum exi_dir dir)
 	struct shmp_shared *s = shmp_shared(c);
 
 	return dir == EXI_RX ? readable(shmp_priv(c), &s->rx)
-			     : writable(shmp_priv(c), &s->tx);
+			     : writable(c, &s->tx);
 }
 
 static bool conn_nothing(struct exi_conn *c, struct exi_nothing *ret)
@@ -230,6 +231,10 @@ static bool conn_over(struct exi_conn *c)
 {
 	struct shmp_rx rx = shmp_shared(c)->rx;
 
+	/* Asked at each receive of a message: not before the peer says so. */
+	if (shmp_whole(c) && !atomic_load_explicit(&shmp_priv(c)->theirs->ends,
+						   memory_order_relaxed))
+		return false;
 	shmp_pass_all(shmp_priv(c), &rx);
 	return rx.ended;
 }

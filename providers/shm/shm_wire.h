@@ -80,7 +80,9 @@ struct shmp_segment {
 	_Atomic uint64_t kernel;
 	_Atomic uint64_t kernel_at;
 	_Atomic uint64_t kernel_before;
-	unsigned char room2[16];
+	/* Not 0: this end has sent its end, or is about to. */
+	_Atomic uint32_t ends;
+	unsigned char room2[12];
 	/* 192: the same. */
 	struct shmp_tcp tcp[SHMP_TCP];
 	/* 256: written by this end's receiver. */
@@ -99,6 +101,7 @@ _Static_assert(offsetof(struct shmp_segment, epoch_before) == 144, "layout");
 _Static_assert(offsetof(struct shmp_segment, kernel) == 152, "layout");
 _Static_assert(offsetof(struct shmp_segment, kernel_at) == 160, "layout");
 _Static_assert(offsetof(struct shmp_segment, kernel_before) == 168, "layout");
+_Static_assert(offsetof(struct shmp_segment, ends) == 176, "layout");
 _Static_assert(offsetof(struct shmp_segment, tcp) == 192, "layout");
 _Static_assert(offsetof(struct shmp_segment, taken) == 256, "layout");
 _Static_assert(offsetof(struct shmp_segment, taken_seq) == 264, "layout");
