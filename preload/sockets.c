@@ -31,6 +31,7 @@
 #include "core/sock/keepalive.h"
 #include "core/sock/table.h"
 #include "core/transfer/half.h"
+#include "core/transfer/seqpacket.h"
 #include "core/transfer/switch.h"
 #include "preload/shim.h"
 
@@ -239,6 +240,16 @@ static void set_time(struct exi_sock *sk, int name, const void *val)
 	shim_blocking(sk);
 }
 
+/* A socket of messages may have room now, for which the kernel tells it. */
+static void room_set(struct exi_sock *sk, int fd)
+{
+	if (!sk->base->admits)
+		return;
+	exi_seq_room_set(sk, fd);
+	if (exi_ready_ours(sk) && (exi_ready_events(sk, fd, POLLOUT) & POLLOUT))
+		shim_epoll_bell(sk, fd, EPOLLOUT | EPOLLWRNORM);
+}
+
 /* Options that the library need not know of. */
 static bool is_tcps_own(int level, int name)
 {
@@ -273,7 +284,9 @@ HOOK int setsockopt(int fd, int level, int name, const void *val, socklen_t len)
 	if (!sk || ret < 0 || level != SOL_SOCKET)
 		return ret;
 	saved = errno;
-	if (name != SO_RCVLOWAT)
+	if (name == SO_SNDBUF || name == SO_SNDBUFFORCE)
+		room_set(sk, fd);
+	else if (name != SO_RCVLOWAT)
 		set_time(sk, name, val);
 	else if (exi_ready_lowat_set(sk, fd))
 		shim_epoll_bell(sk, fd, EPOLLIN | EPOLLRDNORM);

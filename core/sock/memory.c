@@ -402,11 +402,13 @@ static bool has(int fd, int option, int value)
 	return getsockopt(fd, SOL_SOCKET, option, &v, &len) == 0 && v == value;
 }
 
-static const struct exi_base *base_of(int fd)
+/* What was not adopted is never taken for messages: it does not move. */
+static const struct exi_base *base_of(int fd, bool adopted)
 {
 	if (!exi_config()->unix_streams || !has(fd, SO_DOMAIN, AF_UNIX))
 		return &exi_base_tcp;
-	return exi_config()->unix_packets && has(fd, SO_TYPE, SOCK_SEQPACKET)
+	return adopted && exi_config()->unix_packets &&
+			       has(fd, SO_TYPE, SOCK_SEQPACKET)
 		       ? &exi_base_packets
 		       : &exi_base_unix;
 }
@@ -417,7 +419,7 @@ static int sock_setup(struct exi_sock *sk, int fd, enum exi_role role,
 	enum exi_dir d;
 
 	EXI_TABLE_RESET(&sk->role, role);
-	__atomic_store_n(&sk->base, base_of(fd), __ATOMIC_RELAXED);
+	__atomic_store_n(&sk->base, base_of(fd, adopted), __ATOMIC_RELAXED);
 	sk->adopted = adopted;
 	EXI_TABLE_RESET(&sk->lingers, false);
 	EXI_TABLE_RESET(&sk->closing, false);

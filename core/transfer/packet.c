@@ -19,6 +19,7 @@
 #include "core/fabric/provider.h"
 #include "core/meet/find.h"
 #include "core/sock/packet_wire.h"
+#include "core/sock/base.h"
 #include "core/sock/table.h"
 #include "core/transfer/op.h"
 #include "core/transfer/parts.h"
@@ -54,7 +55,8 @@ int exi_packet_check(struct exi_sock *sk, struct exi_op *op)
 {
 	enum exi_dir dir = exi_op_dir(op);
 
-	if (op->flags & (dir == EXI_TX ? MSG_OOB | MSG_MORE : MSG_OOB))
+	if (sk->base->packets ||
+	    op->flags & (dir == EXI_TX ? MSG_OOB | MSG_MORE : MSG_OOB))
 		return -EOPNOTSUPP;
 	if (dir == EXI_TX && op->len > EXS_X_MESSAGE_MAX)
 		return -EMSGSIZE;

@@ -22,6 +22,7 @@
 #include "core/sock/base.h"
 #include "core/sock/stats.h"
 #include "core/sock/table.h"
+#include "core/sock/wake.h"
 #include "core/transfer/attempt.h"
 #include "core/transfer/half.h"
 #include "core/transfer/resume.h"
@@ -30,8 +31,8 @@
 
 #define HEAD sizeof(uint32_t)
 
-/* The smallest SO_SNDBUF admits this, so that it is not asked for. */
-#define SURELY_FITS 2048
+/* What the kernel keeps of SO_SNDBUF beside the longest message. */
+#define BESIDE 32
 
 /* A message of len bytes moved. */
 static void account_locked(struct exi_half *h, size_t len, bool fabric)
@@ -50,16 +51,6 @@ static void account_locked(struct exi_half *h, size_t len, bool fabric)
 }
 
 /* --- sending ------------------------------------------------------------- */
-
-static bool is_too_long(int fd, size_t len)
-{
-	int room = 0;
-	socklen_t n = sizeof(room);
-
-	return len > SURELY_FITS &&
-	       getsockopt(fd, SOL_SOCKET, SO_SNDBUF, &room, &n) == 0 &&
-	       (int64_t)len > (int64_t)room - 32;
-}
 
 /* The peer is gone. -EREMOTE: not in the ring any more. */
 static ssize_t send_bereft_locked(struct exi_sock *sk, struct exi_half *h)
@@ -85,7 +76,7 @@ static ssize_t send_ring_locked(struct exi_sock *sk, struct exi_half *h,
 		return atomic_load(&sk->sh->gone)
 			       ? send_bereft_locked(sk, h)
 			       : exi_half_send_refused_locked(sk, h);
-	if (is_too_long(sk->tcp->fd, len))
+	if ((int64_t)len > (int64_t)sk->fab->whole - BESIDE)
 		return -EMSGSIZE;
 	n = sk->fab->lops->whole(sk->fab, &head, m->msg_iov, m->msg_iovlen,
 				 unit);
@@ -136,6 +127,24 @@ ssize_t exi_seq_send_locked(struct exi_sock *sk, struct exi_half *h,
 	account_locked(h, (size_t)n, false);
 	exi_link_by_kernel(began, n ? n : 1);
 	return n;
+}
+
+void exi_seq_room_set(struct exi_sock *sk, int fd)
+{
+	struct exi_shared *sh;
+
+	if (!exi_sock_lock(sk, fd, EXI_TX, &sh))
+		return;
+	if (!sk->fab)
+		goto unlock;
+	/* The other processes that have it, too, are not told. */
+	if (sk->base->most(fd) > sk->fab->most || atomic_load(&sh->several))
+		exi_switch_leave_locked(sk, EXS_X_REASON_MEMORY);
+	atomic_store_explicit(&sk->fab->whole, sk->base->admits(fd),
+			      memory_order_relaxed);
+	exi_sock_wake_all_locked(sk, EXI_TX);
+unlock:
+	exi_half_unlock(&sh->half[EXI_TX]);
 }
 
 /* --- receiving ------------------------------------------------------------ */

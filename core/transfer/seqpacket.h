@@ -41,6 +41,10 @@ ssize_t exi_seq_recv_locked(struct exi_sock *sk, struct exi_half *h,
 			    struct msghdr *m, size_t room, int flags,
 			    struct exi_seq_end *ret);
 
+/* SO_SNDBUF was set: the ring admits as the kernel does from now on, or the
+ * connection leaves it. No lock is held. */
+EXI_SHIM void exi_seq_room_set(struct exi_sock *sk, int fd);
+
 /* Sends the next message of what was taken back to the kernel: the bytes that
  * it counts as, 0 when there are none, -errno. TX. */
 ssize_t exi_seq_drain_locked(struct exi_sock *sk);

@@ -462,6 +462,84 @@ ROW(packet_waits_for_room)
 	drain(here);
 }
 
+static void set_room(int fd, int size)
+{
+	if (setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &size, sizeof(size)))
+		die("set SO_SNDBUF");
+}
+
+static void count_room(const char *what)
+{
+	int n = 0;
+
+	while (send(peer, out, 100, MSG_DONTWAIT) == 100)
+		n++;
+	is(what, n);
+	while (n--)
+		recv(here, in, sizeof(in), 0);
+	n = (int)is("long", send(peer, out, 40000, MSG_DONTWAIT));
+	if (n > 0)
+		recv(here, in, sizeof(in), 0);
+}
+
+/* Smaller, larger than at first, smaller again. */
+ROW(packet_room_follows)
+{
+	static const int sizes[] = { 8192, 16384, 65536, 4608, 200000, 8192 };
+
+	packets();
+	count_room("usual");
+	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+		set_room(peer, sizes[i]);
+		count_room("set");
+	}
+}
+
+/* What was admitted is received, whatever is set then. */
+ROW(packet_room_shrinks)
+{
+	packets();
+	is("long", put_bytes(peer, 60000, 1));
+	is("more", put_bytes(peer, 50000, 2));
+	set_room(peer, 4608);
+	is("full", send(peer, "x", 1, MSG_DONTWAIT));
+	is("recv", recv(here, in, sizeof(in), 0));
+	is("same", same_bytes(in, 60000, 1));
+	shutdown(here, SHUT_RD);
+	is("recv", recv(here, in, sizeof(in), 0));
+	is("same", same_bytes(in, 50000, 2));
+	is("end", recv(here, in, sizeof(in), 0));
+}
+
+static void grow_room(void)
+{
+	set_room(peer, 65536);
+}
+
+ROW(packet_room_wakes)
+{
+	struct epoll_event e = { .events = EPOLLOUT | EPOLLET };
+	int set = epoll_create1(EPOLL_CLOEXEC);
+
+	packets();
+	set_room(peer, 8192);
+	while (send(peer, out, 100, MSG_DONTWAIT) > 0)
+		;
+	is("add", epoll_ctl(set, EPOLL_CTL_ADD, peer, &e));
+	is("wait", epoll_wait(set, &e, 1, 0));
+	later(60, grow_room);
+	TIMED("wait", epoll_wait(set, &e, 1, 5000));
+	later_end();
+	is("send", put("x"));
+	set_room(peer, 8192);
+	while (send(peer, out, 100, MSG_DONTWAIT) > 0)
+		;
+	later(60, grow_room);
+	TIMED("send", send(peer, out, 100, MSG_NOSIGNAL));
+	later_end();
+	drain(here);
+}
+
 /* A message that finds too little room leaves nothing of itself. */
 ROW(packet_all_or_nothing)
 {
