@@ -322,8 +322,9 @@ static int hear_candidate_locked(struct exi_sock *sk, unsigned int slot,
 	}
 	if (refuses && !err)
 		refused_locked(sk, m);
+	/* One that has left since is not unknown. */
 	if (refuses)
-		return err ? -EOPNOTSUPP : 0;
+		return err == -EPERM ? -EOPNOTSUPP : err;
 	if (err && err != -EPERM)
 		return err;
 	if (exi_meet_shunned(fd))

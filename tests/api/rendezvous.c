@@ -5,6 +5,7 @@
  * user; exits with 77 without. */
 #include <dirent.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -507,6 +508,34 @@ static void a_claimed_marker_does_not_prevent_the_meeting(void)
 	close(marker);
 }
 
+/* It says no when the kernel cannot be asked any more who it is. */
+static void a_peer_that_declines_and_leaves_is_not_unknown(void)
+{
+	struct pollfd p = { .events = POLLRDHUP };
+	struct meet_name name;
+	struct t_addr at;
+	int l, b, port, link, marker;
+
+	setenv("EXS_UPGRADE", "connect", 1);
+	l = t_plain_listener(&at);
+	marker = T_OK(meet_claim_marker(t_port(&at)));
+	t_init();
+	p.fd = t_connect(&at);
+	port = t_port_of(p.fd);
+	name = meet_meeting(port, t_port(&at));
+	b = T_OK(accept(l, NULL, NULL));
+	link = T_OK(meet_connect(port, t_port(&at)));
+	close(b);
+	T_EQ(poll(&p, 1, 20000), 1);
+	meet_say(link, MEET_NO, EXS_X_REASON_STDIO, 0, 0, NULL);
+	meet_is_refused(link);
+	T_UNTIL(!listens_at(&name));
+	T_MSG(t_is(p.fd, T_TCP(EXS_X_REASON_UNDECIDED)), "%s", t_where(p.fd));
+	t_close(p.fd);
+	close(l);
+	close(marker);
+}
+
 /* A plain server with a stranger's marker: A waits to be met by nobody. */
 static void a_marker_without_a_peer_costs_only_time(void)
 {
@@ -750,6 +779,7 @@ static const struct t_row rows[] = {
 	T_ROW(nobody_listens_at_the_name_after_the_meeting),
 	T_ROW(a_download_meets_when_it_has_lasted),
 	T_ROW(a_claimed_marker_does_not_prevent_the_meeting),
+	T_ROW(a_peer_that_declines_and_leaves_is_not_unknown),
 	T_ROW(a_marker_without_a_peer_costs_only_time),
 	T_ROW(what_was_accepted_is_met_when_its_listener_is_closed),
 	T_ROW(so_is_what_came_before_the_library),
