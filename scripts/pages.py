@@ -57,6 +57,7 @@ h2.Ss { font-size: 1.05em; border: 0; }
 h2 { border-bottom: 1px solid var(--line); padding-bottom: .2em; }
 pre, code { font: .92em/1.45 ui-monospace, monospace; background: var(--code); border-radius: 3px; }
 code { padding: .1em .25em; }
+code.Fl { white-space: nowrap; }
 pre { padding: .7em 1em; overflow-x: auto; }
 pre code { padding: 0; font-size: 1em; }
 img { max-width: 100%; background: #fff; border-radius: 4px; }
