@@ -22,7 +22,7 @@ TOLERANCE = 0.08
 # longer on a busy host: a look whether a descriptor is still the same, where it
 # was not used for some microseconds; a call of the kernel's epoll_wait(), after
 # which as many go by without one.
-NOT_COUNTED = "exi_sock_current", "shim_set_ask_kernel"
+NOT_COUNTED = "exi_lookup_again", "shim_set_ask_kernel"
 DEADLINE = 120
 HEAD = """# Instructions of one operation of 8 bytes, by callgrind (tests/count/count.py).
 # count.py fails if one needs 8 % more; its option --write writes this file.
