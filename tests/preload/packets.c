@@ -485,7 +485,7 @@ static void count_room(const char *what)
 /* Smaller, larger than at first, smaller again. */
 ROW(packet_room_follows)
 {
-	static const int sizes[] = { 8192, 16384, 65536, 4608, 200000, 8192 };
+	static const int sizes[] = { 8192, 16384, 65536, 4608, 90000, 8192 };
 
 	packets();
 	count_room("usual");
