@@ -7,6 +7,7 @@
 
 #include <errno.h>
 
+#include "core/sock/base.h"
 #include "core/sock/table.h"
 #include "core/transfer/parts.h"
 #include "fuzz/fuzz.h"
@@ -36,6 +37,7 @@ static struct exi_sock *sock_new(void)
 	memset(sk->sh, 0, sizeof(*sk->sh));
 	exi_list_init(&sk->ops[EXI_RX]);
 	exi_list_init(&sk->ops[EXI_TX]);
+	sk->base = &exi_base_tcp;
 	sk->framed = true;
 	/* Asserts of locks ask for them. */
 	exi_lock(&sk->sh->half[EXI_RX].lock);

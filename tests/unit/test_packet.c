@@ -13,6 +13,7 @@
 #include "core/base/list.h"
 #include "core/base/lock.h"
 #include "core/fabric/provider.h"
+#include "core/sock/base.h"
 #include "core/sock/packet_wire.h"
 #include "core/sock/table.h"
 #include "core/transfer/op.h"
@@ -32,6 +33,7 @@ static struct exi_sock *sock_new(void)
 	memset(sk->sh, 0, sizeof(*sk->sh));
 	exi_list_init(&sk->ops[EXI_RX]);
 	exi_list_init(&sk->ops[EXI_TX]);
+	sk->base = &exi_base_tcp;
 	sk->framed = true;
 	return sk;
 }
