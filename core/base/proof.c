@@ -325,6 +325,14 @@ bool exi_tuple_hidden(const struct exi_tuple *t)
 	       is_established(t);
 }
 
+bool exi_tuple_unaccepted(const struct exi_tuple *t)
+{
+	struct inet_diag_msg m;
+
+	return t->family != AF_UNIX && other_end(t, &m) == 0 &&
+	       m.idiag_state == TCP_ESTABLISHED && !m.idiag_inode;
+}
+
 bool exi_tuple_redirected(const struct exi_tuple *t, int fd)
 {
 	uint8_t addr[16];

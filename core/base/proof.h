@@ -55,6 +55,9 @@ bool exi_tuple_redirected(const struct exi_tuple *t, int fd);
  * not show the peer's socket: one of the ends is bound to a device. */
 bool exi_tuple_hidden(const struct exi_tuple *t);
 
+/* Whether no program has accepted the peer's end of a TCP connection yet. */
+bool exi_tuple_unaccepted(const struct exi_tuple *t);
+
 /* Whether the peer's address is not of this network namespace: the peer is on
  * another host or in another namespace. */
 bool exi_tuple_elsewhere(const struct exi_tuple *t);

@@ -4,6 +4,7 @@
 #include "core/meet/candidate.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -23,10 +24,12 @@
 #include "core/meet/bound.h"
 #include "core/meet/meet.h"
 #include "core/meet/pair.h"
+#include "core/sock/base.h"
 #include "core/sock/closing.h"
 #include "core/sock/holders.h"
 #include "core/sock/service.h"
 #include "core/sock/table.h"
+#include "core/sock/tcp.h"
 
 #define PROVE_NS 1000000000u /* until another candidate may see the board */
 #define PROVERS	 8u	     /* candidates that may see it */
@@ -289,6 +292,13 @@ static void refused_locked(struct exi_sock *sk, const struct exi_pair_msg *m)
 		sk->link->kept = reason;
 }
 
+/* Whether the peer has closed its end, so that the kernel may know no more of
+ * it. */
+static bool has_left(struct exi_sock *sk)
+{
+	return sk->base == &exi_base_tcp && (exi_tcp_ended(sk) & POLLRDHUP);
+}
+
 /* 0, or the reason to send the candidate away. */
 static int hear_candidate_locked(struct exi_sock *sk, unsigned int slot,
 				 struct exi_pair_msg *m)
@@ -324,7 +334,8 @@ static int hear_candidate_locked(struct exi_sock *sk, unsigned int slot,
 		refused_locked(sk, m);
 	/* One that has left since is not unknown. */
 	if (refuses)
-		return err == -EPERM ? -EOPNOTSUPP : err;
+		return err && (err == -EPERM || !has_left(sk)) ? -EOPNOTSUPP
+							       : err;
 	if (err && err != -EPERM)
 		return err;
 	if (exi_meet_shunned(fd))

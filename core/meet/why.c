@@ -43,12 +43,14 @@ int exi_why_nobody(const struct exi_tuple *t, int fd)
 }
 
 /* The reason if nobody came, or was found: the peer's socket may show that its
- * process has the library. */
+ * process has the library. One that was accepted has the sign of its listener,
+ * which a process without the library may have inherited. */
 static int why_silent(const struct exi_tuple *t)
 {
-	return exi_proof_left(t)	 ? EXS_X_REASON_PEER_REQUEST
-	       : exi_proof_signed(t) > 0 ? EXS_X_REASON_TIMEOUT
-					 : EXS_X_REASON_PLAIN_PEER;
+	return exi_proof_left(t) ? EXS_X_REASON_PEER_REQUEST
+	       : exi_proof_signed(t) > 0 && exi_tuple_unaccepted(t)
+		       ? EXS_X_REASON_TIMEOUT
+		       : EXS_X_REASON_PLAIN_PEER;
 }
 
 int exi_why_nobody_of(int fd)
