@@ -96,7 +96,7 @@ static inline void exi_half_count_locked(struct exi_half *h, ssize_t n,
 		__atomic_store_n(&h->fabric_bytes,
 				 h->fabric_bytes + (uint64_t)n,
 				 __ATOMIC_RELAXED);
-	h->moves++;
+	__atomic_store_n(&h->moves, h->moves + 1, __ATOMIC_RELAXED);
 }
 
 /* The same, and publishes the counts. */
